@@ -23,8 +23,9 @@ def softmax_of_lists(scores: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarra
 class CandidateMargin:
     """f(w) = Σ_s weight_s · (log Σ_c exp(cost_c + b_c + w·φ_c) - b_g - w·φ_g) + l2 · ‖w‖².
 
-    c over the candidates of list s; g is the one of least cost, of several the first. Costs are
-    counted from that of g. With p_c the probability of c under the scores in the exponent,
+    The sum is over the candidates c of list s; g is the candidate of least cost, the first one of
+    several. Costs are differences from that of g. If p_c is the probability of c under the scores
+    in the exponent,
 
         ∂f/∂w = Σ_s weight_s · (Σ_c p_c φ_c - φ_g) + 2 · l2 · w
 
@@ -38,7 +39,7 @@ class CandidateMargin:
         b.
     cost : ndarray of shape (n_candidates,)
     offsets : ndarray of shape (n_lists + 1,)
-        Lists are not empty.
+        Limits of the lists, which must not be empty.
     l2 : float
     weights : ndarray of shape (n_lists,)
     """

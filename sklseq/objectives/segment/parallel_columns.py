@@ -1,4 +1,4 @@
-"""Columns that are multiples of one another, trained as one."""
+"""Merging of feature columns that are multiples of one another, which need only one weight."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ __all__ = ["merge_parallel_columns"]
 
 
 def merge_parallel_columns(rows: sparse.csr_matrix) -> sparse.csr_matrix:
-    """An orthonormal matrix M: one column for each direction among the columns of X.
+    """An orthonormal matrix M with one column for each direction among the columns of X.
 
-    Where columns x_j = a_j · x are parallel, all of X · coef depends on their weights through
-    Σ_j a_j coef(j, :) only, and among weights of equal scores coef(j, :) = a_j / ‖a‖ · u have the
-    least ‖coef‖². So the minimum of a loss of X · coef plus l2 · ‖coef‖² has coef = M u,
-    M(j, g) = a_j / ‖a‖ for the columns j of direction g, and as MᵀM = 1,
+    If columns x_j = a_j · x are parallel, X · coef depends on their weights only through
+    Σ_j a_j coef(j, :). Among weights with equal scores, coef(j, :) = a_j / ‖a‖ · u has the least
+    ‖coef‖². So the minimum of a loss of X · coef plus l2 · ‖coef‖² has coef = M u with
+    M(j, g) = a_j / ‖a‖ for the columns j of direction g, and since MᵀM = 1,
 
         min_coef loss(X coef) + l2 ‖coef‖²  =  min_u loss(X M u) + l2 ‖u‖²,
 
-    the same function with fewer unknowns: a word that occurs once has many features that occur
-    where it does and nowhere else. For gradient methods that start in the range of M both problems
-    have the same iterates, as gradients Xᵀr lie in that range. An L1 penalty has no such symmetry.
+    the same function with fewer unknowns. Many columns are parallel: a word that occurs once has
+    many features that occur only there. Gradient methods that start in the range of M have the same
+    iterates for both problems, because gradients Xᵀr lie in that range. This does not hold for an
+    L1 penalty.
 
     Parameters
     ----------
@@ -29,8 +30,8 @@ def merge_parallel_columns(rows: sparse.csr_matrix) -> sparse.csr_matrix:
     Returns
     -------
     CSR matrix of shape (n_features, n_directions)
-        Columns of zeros only have no direction. Columns are joined if their ratios are equal to
-        the last bit; others stay apart, which is right as well.
+        Columns of zeros have no direction. Columns are merged if their ratios are equal to the last
+        bit; parallel columns whose ratios differ by rounding stay separate, which is also correct.
     """
     columns = rows.tocsc(copy=True)
     columns.sum_duplicates()
@@ -48,8 +49,9 @@ def merge_parallel_columns(rows: sparse.csr_matrix) -> sparse.csr_matrix:
 
 
 def _leaders(columns, ratio: np.ndarray, used: np.ndarray) -> np.ndarray:
-    # For each used column the first one of the same fingerprint: a sum, modulo 2^64, of random
-    # numbers of its rows times those of its ratios' bits.
+    # For each used column, the first column of the same fingerprint. A fingerprint is the sum,
+    # modulo 2^64, over the column's entries of a random number of the row times the mixed bits of
+    # the ratio.
     rng = np.random.default_rng(0)
     of_row = rng.integers(2**64, size=columns.shape[0], dtype=np.uint64)
     bits = (ratio.view(np.uint64) >> np.uint64(11)) ^ (ratio.view(np.uint64) << np.uint64(21))
@@ -60,7 +62,7 @@ def _leaders(columns, ratio: np.ndarray, used: np.ndarray) -> np.ndarray:
 
 
 def _confirmed(columns, ratio, used: np.ndarray, leader: np.ndarray) -> np.ndarray:
-    # A column that differs from its leader after all is its own.
+    # Leaders after exact comparison: a column that differs from its leader becomes its own leader.
     counts, own = np.diff(columns.indptr), columns.indptr[used]
     size = counts[used]
     same = size == counts[leader]

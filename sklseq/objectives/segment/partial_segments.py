@@ -1,4 +1,4 @@
-"""Likelihood of partly known segments: of all segmentations that have them."""
+"""Likelihood of partly known segments: probability of all segmentations that contain them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ OPEN_END, OPEN_START, OPEN = 1, 2, 3
 
 
 class Stretches(NamedTuple):
-    """Runs of steps whose segments are unknown, between segments that are known.
+    """Runs of steps whose segments are unknown, between known segments.
 
-    Segments of label -1 that follow each other are one stretch, with borders between them that no
-    segment goes over.
+    Adjacent segments of label -1 are one stretch. No segment may cross the borders between them.
 
     Attributes
     ----------
@@ -36,11 +35,11 @@ class Stretches(NamedTuple):
     before, after : ndarray of int64, shape (n_stretches,)
         Label of the segment on either side; -1: the sequence begins or ends there.
     potential : ndarray of int64, shape (n_stretches,)
-        The first of the two potentials that :func:`with_stretches` adds.
+        The first of the two potentials that :func:`with_stretches` adds at the end of a stretch.
     border, border_of : ndarray of int64, shape (n_borders,)
         The first step after each border, counted from the start of its stretch, and the stretch.
     closed : ndarray of int64, shape (n_borders,)
-        The potential of each border, active for the segments that go over it.
+        The potential of each border, active for the segments that cross it.
     """
 
     sequence: np.ndarray
@@ -55,7 +54,7 @@ class Stretches(NamedTuple):
 
     @classmethod
     def of(cls, gold: GoldSegments) -> Stretches:
-        """Those of segments; unknown ones have label -1."""
+        """Stretches of segments, of which the unknown ones have label -1."""
         at = np.flatnonzero(gold.label < 0)
         joined = (np.diff(at) == 1) & (np.diff(gold.sequence[at]) == 0)
         first = np.delete(at, np.flatnonzero(joined) + 1)
@@ -68,12 +67,12 @@ class Stretches(NamedTuple):
         )
         where = gold.sequence[first], gold.start[first], gold.stop[last]
         border = gold.start[at[1:][joined]]
-        of = np.searchsorted(first, at[1:][joined]) - 1  # the last that begins before
+        of = np.searchsorted(first, at[1:][joined]) - 1  # last stretch that begins before
         none = np.full(len(first), -1)
         return cls(*where, before, after, none, border - where[1][of], of, np.full(len(of), -1))
 
     def support(self, seen: Support) -> Support:
-        """The observed support, and the transitions and ends that these stretches allow."""
+        """The observed support plus the transitions and ends that these stretches allow."""
         transition, start, end = (x.copy() for x in seen[1:4])
         transition[self.before[self.before >= 0]] = True
         transition[:, self.after[self.after >= 0]] = True
@@ -86,10 +85,10 @@ class Stretches(NamedTuple):
 def with_stretches(
     X: SegmentPotentials, gold: GoldSegments
 ) -> tuple[SegmentPotentials, GoldSegments, Stretches]:
-    """X and its segments with each stretch as one more sequence; its potentials and more.
+    """X and its segments with each stretch as an additional sequence, and the stretches.
 
-    Its last ones are one for each border, active for the segments that go over it, and two that
-    are active for the segment that begins and for the one that ends where the stretch does.
+    The sequence of a stretch has the potentials of X inside the stretch, followed by one for each
+    border, active for the segments that cross it, one for the first segment and one for the last.
     """
     stretches = Stretches.of(gold)
     empty = X.rows.shape[0]
@@ -118,35 +117,35 @@ def with_stretches(
     more = GoldSegments(np.arange(n, n + m), np.zeros(m, int), lengths[n:], np.full(m, -1))
     gold = GoldSegments(*(np.concatenate(pair) for pair in zip(gold, more)))
     potential = joined.offsets[n + 1 :] - 2
-    # Borders are in order, and those of a stretch end where its last two potentials begin.
+    # The potentials of borders are in order, just before the last two potentials of their stretch.
     after = np.searchsorted(stretches.border_of, stretches.border_of, side="right")
     closed = potential[stretches.border_of] - after + np.arange(len(after))
     return joined, gold, stretches._replace(potential=potential, closed=closed)
 
 
 class PartialSegmentLogLikelihood(SegmentLogLikelihood):
-    """f(w) = -Σ_s weight_s · log p(Y_s | x_s) + l2 · ‖w‖²₂, Y_s being a set of segmentations.
+    """f(w) = -Σ_s weight_s · log p(Y_s | x_s) + l2 · ‖w‖²₂, where Y_s is a set of segmentations.
 
-    Y has the segments that are known, and any segments in the stretches [a, b) between them:
+    Y is the set of segmentations that contain the known segments, with any segments in the
+    stretches [a, b) between them:
 
         log p(Y | x) = score of the known segments + Σ_stretches log Z(a, b | y, y') - log Z,
 
-    where Z(a, b | y, y') sums over the segmentations of the stretch the exponentials of their
-    scores and of the transitions from the label y before it and to the label y' after it. So a
-    stretch is one more sequence, of weight -weight_s, the transitions on its borders being scores
-    of its first and its last segment. Segments over a border inside it have the score -inf. f is
-    not convex.
+    where Z(a, b | y, y') is the sum over segmentations of the stretch of exp(score + transition
+    from the label y before the stretch + transition to the label y' after it). So a stretch is an
+    additional sequence of weight -weight_s. The two transitions are scores of its first and its
+    last segment; segments that cross a border inside it have the score -inf. f is not convex.
 
     Parameters
     ----------
     scores : SegmentScores
     data : SegmentData
-        Of potentials :func:`with_stretches`.
+        Made from the potentials that :func:`with_stretches` returns.
     stretches : Stretches
     weights : ndarray of shape (n_sequences,)
-        Without those of the stretches.
+        Weights of the original sequences, not of the stretches.
     l2, threads
-        As of ``SegmentLogLikelihood``.
+        As in ``SegmentLogLikelihood``.
 
     References
     ----------
@@ -159,8 +158,8 @@ class PartialSegmentLogLikelihood(SegmentLogLikelihood):
         l2: float, threads: Threads,
     ):  # fmt: skip
         every = np.append(weights, -weights[stretches.sequence])
-        # Cells of the borders, and the row or column of the transitions to the step behind each
-        # that they get; a sequence's end has none.
+        # Cells of the first and last segments of stretches. `label` is the row or column of the
+        # transitions into `step` that a cell gets; there is none at the ends of a sequence.
         plan, borders = data.plan, []
         first = plan.steps[stretches.sequence]
         sides = (stretches.before, stretches.start), (stretches.after, stretches.stop)
@@ -177,7 +176,7 @@ class PartialSegmentLogLikelihood(SegmentLogLikelihood):
         self.expected = np.zeros((len(self.border), data.plan.width))
 
     def prepare(self, chain: SegmentTransitions) -> None:
-        """Scores of the cells of borders: those of transitions in place of a start or an end."""
+        """Compute the scores of border cells: transitions that replace start and end scores."""
         (start, end), number = chain.boundary[:, : chain.n_labels], np.arange(len(self.step))
         matrices = chain.into(self.step)
         first, last = matrices[number, self.label] - start, matrices[number, :, self.label] - end
@@ -195,7 +194,7 @@ class PartialSegmentLogLikelihood(SegmentLogLikelihood):
         a, b = np.searchsorted(self.closed, (block.first, block.last))
         psi[self.closed[a:b] - block.first] = -np.inf
 
-    def see_marginals(self, F: np.ndarray, block: Block) -> None:
+    def keep_marginals(self, F: np.ndarray, block: Block) -> None:
         at = self._borders(block)
         self.expected[at] = F[self.border[at] - block.first]
 
@@ -209,7 +208,7 @@ class PartialSegmentLogLikelihood(SegmentLogLikelihood):
         return transition, start - mu[first].sum(axis=0), end - mu[~first].sum(axis=0)
 
     def _expect_entries(self, rows: RowTransitions) -> None:
-        # What borders add to the expected transitions of entries of single steps.
+        # Add the marginals of border cells to the expected transitions of single steps.
         first = rows.indptr[self.step]
         counts = rows.indptr[self.step + 1] - first
         border = np.repeat(np.arange(len(counts)), counts)

@@ -1,4 +1,4 @@
-"""Margin training of segmentations: the structured hinge loss, its dual, and their gap."""
+"""The structured hinge loss of segmentations, its dual, and their gap, for margin training."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ EXACT, OPEN_END, OPEN_START, OPEN_BOTH = range(4)
 
 
 def with_token_cells(X: SegmentPotentials) -> SegmentPotentials:
-    """X with two more potentials a step, of no feature: starts here, and lies here."""
+    """X with two potentials without features added to each step.
+
+    One is active for segments that start at the step, the other for segments that contain it.
+    """
     n, lengths = X.n_steps, np.asarray(X.lengths)
     of = np.repeat(np.arange(len(lengths)), lengths)
     step = np.arange(n) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     kind = np.repeat([OPEN_END, OPEN_BOTH], n)
     old = np.repeat(np.arange(len(lengths)), np.diff(X.offsets))
     order = np.argsort(np.concatenate([old, of, of]), kind="stable")
-    empty = np.full(2 * n, X.rows.shape[0])  # the row behind all others has no feature
+    empty = np.full(2 * n, X.rows.shape[0])  # the last row has no features
     columns = [
         np.concatenate(pair)[order]
         for pair in (
@@ -49,9 +52,9 @@ def with_token_cells(X: SegmentPotentials) -> SegmentPotentials:
 def token_loss(data: SegmentData, n_labels: int) -> np.ndarray:
     """Loss that each cell adds if it is active for a label, shape (n_cells, width).
 
-    The loss of a segmentation is the number of steps whose IOB2 label, which says "begins" or "goes
-    on" and of what, is wrong. A segment of y that lies at t costs 1[t does not go on with y]; one
-    that begins there, 1[t does not begin y] in its place.
+    The loss of a segmentation is the number of steps with a wrong IOB2 label (B-y or I-y). A
+    segment of label y that contains step t costs 1[true label of t is not I-y]; a segment that
+    starts at t costs 1[true label of t is not B-y] instead.
     """
     plan, gold = data.plan, data.gold
     n = int(plan.steps[-1])
@@ -74,36 +77,36 @@ def token_loss(data: SegmentData, n_labels: int) -> np.ndarray:
 class SegmentHinge:
     """P(w) = Σ_s weight_s · max_y (loss(y_s, y) + w·φ(x_s, y) - w·φ(x_s, y_s)) + l2 · ‖w‖².
 
-    For each sequence the dual has a mixture μ_s of segmentations. With
-    w = Σ_s weight_s (φ(x_s, y_s) - φ(x_s, μ_s)) / (2 · l2), φ of a mixture being the mean,
+    The variables of the dual are a mixture μ_s of segmentations for each sequence. With
+    w = Σ_s weight_s (φ(x_s, y_s) - φ(x_s, μ_s)) / (2 · l2), where φ of a mixture is its mean,
 
         D(μ) = Σ_s weight_s · loss(y_s, μ_s) - l2 · ‖w‖²  ≤  P(w).
 
-    A pass finds the most violated segmentation of each sequence at the same w, all in one call.
-    Then it steps among those found so far on each sequence, one by one: it moves mass from the one
-    of smallest loss(y) + w·φ(x_s, y) to the one of largest, by the γ that maximises D,
-    γ = 2 · l2 · (their difference) / (weight_s ‖Δ‖²) or all there is, Δ being the difference of
-    their features (Osokin et al. 2016, §3.2).
+    A pass first finds the most violated segmentation of every sequence, all at the same w. Then it
+    takes pairwise steps among the segmentations found so far, one sequence after the other. A step
+    moves mass from the segmentation of smallest loss(y) + w·φ(x_s, y) to that of the largest. The
+    amount that maximises D is γ = 2 · l2 · (difference of these values) / (weight_s ‖Δ‖²), at most
+    all of the mass, where Δ is the difference of their features (Osokin et al. 2016, §3.2).
 
     Parameters
     ----------
     scores : SegmentScores
     data : SegmentData
-        Of potentials :func:`with_token_cells`.
+        Made from the potentials that :func:`with_token_cells` returns.
     weights : ndarray of shape (n_sequences,)
     l2 : float, above 0
 
     Attributes
     ----------
     blocks : ndarray
-        Sequences that take part.
+        Numbers of the sequences with positive weight and at least one step.
 
     Notes
     -----
     Segmentations with mass, and a few others, are kept with their inner products (``Mixture``), as
-    differences from the true one. Many have the same differences: an update without a search costs
-    the features of those that any of the sequence has, their number in each, and O(k) a step for k
-    segmentations.
+    differences from the true segmentation. An update without a search costs the features of the
+    distinct differences of the sequence, their number in each segmentation, and O(k) for each step
+    among k segmentations.
     """
 
     inseparable = ()  # slack is allowed: weights always exist
@@ -112,7 +115,7 @@ class SegmentHinge:
         self.scores, self.data, self.plan = scores, data, data.plan
         self.weights, self.l2 = weights, float(l2)
         self.loss, self.entries = token_loss(data, scores.n_labels), None
-        # -inf for forbidden pairs, which take part in no segmentation and have no weights; else 0.
+        # -inf for forbidden transitions, starts and ends, which have no weights; 0 for the others.
         self.limits = np.vstack(scores.chain_weights(np.zeros(scores.n_weights)))
         gold = data.gold
         cuts = np.searchsorted(gold.sequence, np.arange(len(weights) + 1))
@@ -120,14 +123,14 @@ class SegmentHinge:
         gold = [columns[a:b] for a, b in zip(cuts[:-1], cuts[1:])]
         rows, mask = self._lay_out()
         self.cells = Cells(rows, data, self.loss, mask.ravel(), self.w)
-        self.latest: list | None = None  # segmentations that a search with these w found
+        self.latest: list | None = None  # result of the last search, if w has not changed since
         self.sets = [
             Mixture(self.cells, s, *known, l2) for s, known in enumerate(zip(gold, weights))
         ]
         self.blocks = np.flatnonzero((weights > 0) & (np.diff(data.plan.steps) > 0))
 
     def _lay_out(self) -> tuple[sparse.csr_matrix, np.ndarray]:
-        # w and its parts; the rows of Cells, and its mask.
+        # Allocate w and views of its parts. Returns the rows and the mask that Cells takes.
         scores, rows, features = self.scores, self.data.rows.rows, self.scores.features
         L, n = scores.n_labels, rows.shape[1]
         state = scores.design.unpack(np.ones(scores.n_state))[:, :L]
@@ -144,7 +147,7 @@ class SegmentHinge:
         mask = np.vstack(masks)
         self.w = np.zeros(mask.size)
         self.coef, self.chain, _ = np.split(self.w.reshape(-1, L), [n, n + L + 2])
-        # Where w has the weights of ``scores.triples``, in their order.
+        # Positions in w of the weights of ``scores.triples``, in their order.
         self.triples = (n + L + 2) * L + np.flatnonzero(mask[n + L + 2 :])
         return sparse.block_diag(parts, format="csr"), mask
 
@@ -152,9 +155,10 @@ class SegmentHinge:
         self, order: np.ndarray, gaps: np.ndarray, n_steps: int, accuracy: float,
         n_searches: int = 1,
     ) -> None:  # fmt: skip
-        """A search on each sequence of ``order`` with the same w, then steps; ``n_searches`` times.
+        """Search on each sequence of ``order`` with the same w, then take steps.
 
-        The sequence's part of the gap before the first step goes into ``gaps``.
+        This is done ``n_searches`` times. The contribution of each sequence to the gap before the
+        first step is written into ``gaps``.
         """
         known = np.zeros(len(gaps))
         for k in range(n_searches):
@@ -165,7 +169,10 @@ class SegmentHinge:
             self.revisit(order, known, n_steps, accuracy)
 
     def searches(self, order: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """Each s of ``order`` with its segmentation of largest loss + score; most at once."""
+        """Each s of ``order`` with its segmentation of largest loss + score.
+
+        All sequences are searched in one call if ``order`` has at least a quarter of them.
+        """
         plan, chosen, found = self.plan, order.tolist(), self.latest
         if found is not None or 4 * len(chosen) >= plan.n_sequences:
             found = self._search(0, plan.n_sequences) if found is None else found
@@ -194,13 +201,13 @@ class SegmentHinge:
         return found
 
     def revisit(self, order: np.ndarray, gaps: np.ndarray, n_steps: int, accuracy: float) -> None:
-        """The same among the segmentations found so far, without a search."""
+        """Take steps among the segmentations found so far, without a search."""
         self.latest = None
         for s in order.tolist():
             gaps[s] = self.sets[s].update(n_steps, accuracy)
 
     def certificate(self) -> Certificate:
-        """Primal and dual objective now."""
+        """Primal and dual objective at the current w."""
         ridge = self.l2 * float(np.einsum("i,i", self.w, self.w))  # BLAS would start threads
         primal, dual = ridge, -ridge
         self.latest = self._search(0, self.plan.n_sequences)
@@ -211,7 +218,7 @@ class SegmentHinge:
         return Certificate(primal, dual)
 
     def vector(self) -> np.ndarray:
-        """The weights as ``scores`` lays them out."""
+        """The weights in the layout of ``scores``."""
         L = self.scores.n_labels
         weights = Weights(self.coef, self.chain[:L], self.chain[L], self.chain[L + 1])
         w = ScoreMap.pack(self.scores, weights)

@@ -42,7 +42,7 @@ class GoldSegments(NamedTuple):
     Attributes
     ----------
     sequence, start, stop, label : ndarray of int64, shape (n_segments,)
-        In order; ``label`` is a code, or -1: the segments of these steps are unknown.
+        In order; ``label`` is a code, or -1 for steps whose segments are unknown.
     """
 
     sequence: np.ndarray
@@ -61,9 +61,9 @@ class SegmentData:
     n_labels : int
     max_length : int, array of shape (n_labels,) or None
     basis : CSR matrix of shape (n_features, n_directions), optional
-        Features are replaced by their products with it: see ``parallel_columns.py``.
+        Matrix that multiplies the features: see ``parallel_columns.py``.
     columns : ndarray, optional
-        Features, as they are, that are transition features.
+        Columns of X that are transition features, numbered without ``basis``.
 
     Attributes
     ----------
@@ -91,14 +91,14 @@ class SegmentData:
         self.rows = Sequences(rows, self.plan.cells)
         self.gold, self.basis = gold, basis
         self.starts = None if columns is None else rows_of_starts(X, columns)
-        self.label = self._fired_by(gold)
+        self.label = self._true_labels(gold)
 
     @property
     def pairs(self) -> np.ndarray:
         """Labels of true segments and of those before them, see :func:`pairs_of_starts`."""
         return pairs_of_starts(self.gold, self.plan.steps, self.plan.n_labels)
 
-    def _fired_by(self, gold: GoldSegments) -> np.ndarray:
+    def _true_labels(self, gold: GoldSegments) -> np.ndarray:
         plan = self.plan
         first = plan.steps[:-1]
         segment_at = np.repeat(np.arange(len(gold.start)), gold.stop - gold.start)
@@ -111,15 +111,15 @@ class SegmentData:
 
 def segment_support(data: SegmentData, n_labels: int) -> Support:
     """Pairs (feature, label), transitions and ends that occur in the training data."""
-    fired = np.flatnonzero(data.label >= 0)
-    rows = data.rows.rows[fired]
-    seen = observed_support(Sequences(rows, [0, rows.shape[0]]), data.label[fired], n_labels)
+    active = np.flatnonzero(data.label >= 0)
+    rows = data.rows.rows[active]
+    seen = observed_support(Sequences(rows, [0, rows.shape[0]]), data.label[active], n_labels)
     counts = observed_chain(data.gold, np.ones(data.plan.n_sequences), n_labels)
     return Support(seen.pairs, *(c > 0 for c in counts))
 
 
 def observed_chain(gold: GoldSegments, weights: np.ndarray, n_labels: int):
-    """Weighted counts of transitions between true segments, of first and of last labels."""
+    """Weighted counts of transitions between true segments, of first labels and of last labels."""
     L, label = n_labels, gold.label
     new = np.ones(len(label) + 1, dtype=bool)
     new[1:-1] = gold.sequence[1:] != gold.sequence[:-1]
@@ -133,24 +133,24 @@ def observed_chain(gold: GoldSegments, weights: np.ndarray, n_labels: int):
 
 
 class SegmentScores(ScoreMap):
-    """Positions of weights in w; ``basis`` is that of data.
+    """Score map of the cells of segmentations; features are multiplied by ``data.basis``.
 
     Parameters
     ----------
     data : SegmentData
     support : Support
-        Its pairs are of features of ``data.rows``, its triples of those of ``data.starts``.
+        Pairs refer to columns of ``data.rows``, triples to columns of ``data.starts``.
     allowed : Support or Constraints, optional
-        Which transitions, starts and ends are allowed; by default, all.
+        The allowed transitions, starts and ends; by default, all.
     """
 
-    shares_entries = False  # threads add to those of their sequences in one array
+    shares_entries = False  # threads write expectations of their sequences into one array
 
     def __init__(self, data: SegmentData, support: Support, allowed: Any = None):
         n_labels, self.starts = data.plan.n_labels, data.starts
         allowed = full_support(n_labels) if allowed is None else allowed
         super().__init__(data.rows, n_labels, support, allowed, np.float64)
-        self.largest = data.largest  # long segments, with large sums, are few
+        self.largest = data.largest  # not of cells, whose sums are large only in few long segments
         self.basis = data.basis
         if self.basis is not None:
             self.n_features = self.basis.shape[0]
@@ -159,7 +159,7 @@ class SegmentScores(ScoreMap):
         return super()._transition_features(self.starts, triples)
 
     def _largest_of_triples(self) -> np.ndarray:
-        rows = self.starts.rows  # whose columns are those of the user, whatever the basis
+        rows = self.starts.rows  # columns in the user's numbers, without the basis
         return largest_at(rows.indices, np.abs(rows.data), rows.shape[1])
 
     def unpack(self, w: np.ndarray) -> Weights:
@@ -175,34 +175,35 @@ class SegmentScores(ScoreMap):
 
 
 class Block(NamedTuple):
-    """Sequences that are evaluated at once, and arrays that do not change between evaluations.
+    """A run of sequences that is evaluated in one call, and its constant arrays.
 
     Attributes
     ----------
     a, b : int
         Sequences a to b - 1.
     first, last : int
-        Their cells.
-    fired, weight : ndarray
-        Which numbers of the padded rows of cells are those of true segments, and their weights.
+        Cells ``first`` to ``last - 1``.
+    active, weight : ndarray
+        Flat positions (cell, label) of the cells that are active for true segments, in the padded
+        scores of the block, and the weights of their sequences.
     kept : ndarray of intp
-        Cells whose residuals are needed after the pass, counted from the first.
+        Cells, counted from ``first``, whose residuals are needed after the pass.
     rows : slice
-        Where these are in ``residual``.
+        Rows of these cells in ``residual``.
     """
 
     a: int
     b: int
     first: int
     last: int
-    fired: np.ndarray
+    active: np.ndarray
     weight: np.ndarray
     kept: np.ndarray
     rows: slice
 
 
 class ThreadWorkspace(SegmentWorkspace):
-    """Arrays of one thread for its blocks, and the sums over them."""
+    """Arrays of one thread for its blocks, and sums over the blocks."""
 
     def __init__(self, data: SegmentData, blocks: list, scores: ScoreMap):
         super().__init__(data.plan, blocks)
@@ -218,34 +219,34 @@ class ThreadWorkspace(SegmentWorkspace):
 class SegmentLogLikelihood:
     """f(w) = -Σ_s weight_s · log p(segments_s | x_s) + l2 · ‖w‖²₂.
 
-    With x_c the features of cell c and μ_c the probability that it is active for a segment of each
-    label,
+    If x_c are the features of cell c, and μ_c(j) is the probability that it is active for a segment
+    of label j,
 
-        ∂f/∂coef       = Σ_c x_c (μ_c - 1[c active for a true segment of it])ᵀ + 2 · l2 · coef
+        ∂f/∂coef       = Σ_c x_c (μ_c - 1[c active for a true segment of j])ᵀ + 2 · l2 · coef
         ∂f/∂transition = expected minus observed transitions between segments + 2 · l2 · transition
         ∂f/∂v(f, i, j) = Σ_t x_t(f) (ξ_t(i, j) - 1[j starts at t, after i]) + 2 · l2 · v(f, i, j),
 
-    x_t(f) as in ``segment_starts.py``, ξ_t(i, j) the probability of a segment of j that starts at
-    t, after one of i
+    where x_t(f) is as in ``segment_starts.py``, and ξ_t(i, j) is the probability of a segment of j
+    that starts at t, after one of i
     (Sarawagi, Cohen 2004, §3; the expectations as in Sarawagi 2006, §3.2).
 
     Parameters
     ----------
     scores : ScoreMap
-        Made of ``data.rows``.
+        Made from ``data.rows``.
     data : SegmentData
     weights : float64 ndarray of shape (n_sequences,)
     l2 : float
     threads : Threads
     loss : ndarray of shape (n_cells, width), optional
-        What each cell adds to scores inside Z, as ``token_loss`` gives it: the softmax-margin,
+        Scores that cells add inside Z, as from ``token_loss``. f is then the softmax-margin,
         f(w) = Σ_s weight_s · (log Σ_y exp(loss(y_s, y) + w·φ(x_s, y))
         - w·φ(x_s, y_s)) + l2 · ‖w‖² (Gimpel, Smith 2010, eq. 5). Its gradient is the same with the
         probabilities of the larger scores.
 
     Notes
     -----
-    An evaluation costs O(nnz · L + V · L + n_steps · L²), V states (see ``SegmentPlan``).
+    An evaluation costs O(nnz · L + V · L + n_steps · L²) for V states (see ``SegmentPlan``).
     """
 
     def __init__(
@@ -259,7 +260,7 @@ class SegmentLogLikelihood:
         self.work = [ThreadWorkspace(data, blocks, scores) for blocks in parts]
         self.design, self.residual, self.kept = scores.design, None, np.zeros(0, np.intp)
         if self.design.needs_all_residuals:
-            # Cells of whole segments, which are most, have few features, and those are frequent.
+            # Few cells have rare features: most are of whole segments and have only frequent ones.
             self.design, self.kept = self.design.of_rows_with_rare()
             self.residual = np.empty((len(self.kept), scores.width))
         self.cell_weights = np.repeat(weights, np.diff(data.plan.cells))
@@ -273,7 +274,7 @@ class SegmentLogLikelihood:
         self.n_evaluations = 0
 
     def _cut(self, n: int) -> list[list[tuple[int, int]]]:
-        # Contiguous runs of blocks, one a thread, with about the same number of states.
+        # A run of consecutive blocks for each thread, with about the same number of states.
         plan, blocks = self.data.plan, self.data.plan.blocks(n)
         states = np.cumsum([plan.states[b] - plan.states[a] for a, b in blocks])
         cuts = np.searchsorted(states, np.linspace(0, states[-1], n + 1)[1:-1]) + 1
@@ -298,11 +299,11 @@ class SegmentLogLikelihood:
         observed = self.observed
         scores.store_chain(gradient, pairwise - observed[0], start - observed[1], end - observed[2])
         self.n_evaluations += 1
-        fired = sum(work.observed for work in self.work)
+        true_score = sum(work.observed for work in self.work)
         for counts, score in zip(observed, weights):
-            fired += float((counts * np.where(counts > 0, score, 0)).sum())
-        fired += self._store_triples(w, gradient, chain.rows)
-        return self._add_ridge(w, gradient, squares) - fired + float(self.weights @ self.log_z)
+            true_score += float((counts * np.where(counts > 0, score, 0)).sum())
+        true_score += self._store_triples(w, gradient, chain.rows)
+        return self._add_ridge(w, gradient, squares) - true_score + float(self.weights @ self.log_z)
 
     def _observed_triples(self, step_weights: np.ndarray) -> np.ndarray:
         features, pairs = self.scores.features, self.data.pairs
@@ -310,7 +311,7 @@ class SegmentLogLikelihood:
         return np.bincount(weight, value * step_weights[step], minlength=features.n_weights)
 
     def _rows(self, w: np.ndarray, shared: np.ndarray) -> RowTransitions | None:
-        # Scores of transitions to single steps, of all sequences.
+        # Scores of transitions into single steps of all sequences; None without such features.
         if self.entries is None:
             return None
         self.entries.clear()
@@ -318,7 +319,8 @@ class SegmentLogLikelihood:
         return self.scores.features.fill(v, shared, 0, steps, self.entries)
 
     def _store_triples(self, w: np.ndarray, gradient: np.ndarray, rows) -> float:
-        # Gradient by the weights of transition features; returns the score of true segments.
+        # Store the gradient in the weights of transition features. Returns the part of the score of
+        # the true segments that is due to these weights.
         if self.entries is None:
             return 0.0
         if rows is not None:
@@ -327,35 +329,35 @@ class SegmentLogLikelihood:
         return float(self.observed_triples @ self.scores.triples(w))
 
     def _run_part(self, W, chain, blocks: list, work: ThreadWorkspace) -> None:
-        # Scores of cells, log Z, residuals; gradient into the buffers.
+        # Compute scores of cells, log Z and residuals; add the gradient to the buffer.
         work.clear()
         design = self.design
         for block in blocks:
             a, b, first = block.a, block.b, block.first
             psi = work.psi[: block.last - first]
             design.scores(W, first, block.last, psi)
-            work.observed += float(block.weight @ psi.reshape(-1)[block.fired])
+            work.observed += float(block.weight @ psi.reshape(-1)[block.active])
             self.change_scores(psi, block)
             F, _ = work.forward_backward(psi, a, b, chain, self.weights[a:b], self.log_z[a:b])
             if self.weighted:
                 F *= self.cell_weights[first : block.last, None]
-            self.see_marginals(F, block)
-            F.reshape(-1)[block.fired] -= block.weight
+            self.keep_marginals(F, block)
+            F.reshape(-1)[block.active] -= block.weight
             design.collect(F, first, work.buffer)
             if self.residual is not None:
-                # "clip": numpy would make a copy to check the numbers first.
+                # "clip": by default, numpy would first make a copy to check the indices.
                 F.take(block.kept, axis=0, out=self.residual[block.rows], mode="clip")
 
     def prepare(self, chain: SegmentTransitions) -> None:
-        """Called before an evaluation."""
+        """Called before an evaluation; for subclasses."""
 
     def change_scores(self, psi: np.ndarray, block: Block) -> None:
         """Add to the scores of cells inside Z."""
-        if self.loss is not None:  # of the truth it is 0 in all
+        if self.loss is not None:  # the loss of the true segmentation is 0
             psi += self.loss[block.first : block.last]
 
-    def see_marginals(self, F: np.ndarray, block: Block) -> None:
-        """Called with weights times the marginals of cells."""
+    def keep_marginals(self, F: np.ndarray, block: Block) -> None:
+        """Called with the weighted marginals of cells; for subclasses."""
 
     def expected_chain(self, chain) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Weighted expected counts of transitions, first and last segments."""
@@ -366,14 +368,14 @@ class SegmentLogLikelihood:
         first, last = self.data.plan.cells[[a, b]].tolist()
         label = self.data.label[first:last]
         cells = np.flatnonzero(label >= 0)
-        fired = cells * self.data.plan.width + label[cells]
+        active = cells * self.data.plan.width + label[cells]
         i, j = np.searchsorted(self.kept, (first, last))
         kept = self.kept[i:j].astype(np.intp) - first
         weight = self.cell_weights[first:last][cells]
-        return Block(a, b, first, last, fired, weight, kept, slice(i, j))
+        return Block(a, b, first, last, active, weight, kept, slice(i, j))
 
     def _add_ridge(self, w: np.ndarray, gradient: np.ndarray, squares: float) -> float:
-        # l2 · ‖w‖²: state rows have it from the transpose's pass, the few others get it here.
+        # l2 · ‖w‖²: `design.finish` has added the part of state weights; this adds the others.
         n = self.scores.n_state
         rest = w[n:]
         gradient[n:] += 2 * self.l2 * rest

@@ -1,4 +1,4 @@
-"""Features of the steps at which segments start: what transition features of segments are made of.
+"""Transition features of segmentations: features of the steps at which segments start.
 
 For a segment of label j that starts at step t, after one of label i, transition features f add
 
@@ -23,11 +23,11 @@ from sklseq.objectives.scores.transition_features import TransitionFeatures
 
 __all__ = ["pairs_of_starts", "rows_of_starts", "transitions_of_starts"]
 
-OPEN_END = 1  # the bit that OPEN_END and OPEN_BOTH have
+OPEN_END = 1  # the bit that the kinds OPEN_END and OPEN_BOTH have in common
 
 
 def rows_of_starts(X: SegmentPotentials, columns: np.ndarray) -> Sequences:
-    """x_t of all steps t, with zeros in other columns."""
+    """x_t of all steps t, with zeros outside of ``columns``."""
     active = np.flatnonzero((X.stop - X.start == 1) & (X.kind & OPEN_END > 0))
     steps = np.concatenate([[0], np.cumsum(X.lengths)])
     of = np.repeat(np.arange(len(X)), np.diff(X.offsets))[active]
@@ -40,10 +40,10 @@ def rows_of_starts(X: SegmentPotentials, columns: np.ndarray) -> Sequences:
 
 
 def pairs_of_starts(gold: Any, steps: np.ndarray, n_labels: int) -> np.ndarray:
-    """i · n_labels + j of each step at which a true segment of label j follows one of label i.
+    """i · n_labels + j for each step at which a true segment of label j follows one of label i.
 
-    -1 elsewhere, and where one of them is unknown. ``steps``: where sequences begin, and the number
-    of all steps.
+    It is -1 at all other steps, and where one of the two segments is unknown. ``steps`` are the
+    first steps of all sequences, and the number of all steps.
     """
     pairs = np.full(int(steps[-1]), -1, dtype=np.int64)
     known = gold.label >= 0
@@ -57,7 +57,10 @@ def pairs_of_starts(gold: Any, steps: np.ndarray, n_labels: int) -> np.ndarray:
 def transitions_of_starts(
     X: SegmentPotentials, transition: np.ndarray, coef: sparse.csr_matrix | None
 ) -> RowTransitions | None:
-    """Scores of transitions to single steps by ``transition_coef_`` of a model; None: no such."""
+    """Scores of transitions into single steps by ``coef``, a model's ``transition_coef_``.
+
+    None if no step has transition features.
+    """
     if coef is None or X.n_potentials == 0:
         return None
     rows = rows_of_starts(X, np.flatnonzero(np.diff(coef.indptr)))
