@@ -1,4 +1,4 @@
-"""Memory at the start of a cache line."""
+"""Arrays that start at a cache line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["aligned_zeros"]
 
 
 def aligned_zeros(n: int, dtype: np.dtype) -> np.ndarray:
-    """Zeros that start at a cache line, so that no padded row straddles one more than it must."""
+    """Zeros that start at a cache line, so that padded rows lie in as few lines as possible."""
     itemsize = np.dtype(dtype).itemsize
     memory = np.zeros(n * itemsize + 64, dtype=np.uint8)
     start = -memory.ctypes.data % 64

@@ -20,7 +20,7 @@ except ImportError:  # scikit-learn < 1.9
     _with_teardown = None
 
     class CallbackSupportMixin:
-        """Stands in where scikit-learn has no callbacks."""
+        """Empty mixin for versions of scikit-learn without callbacks."""
 
 
 __all__ = ["CallbackSupportMixin", "fit_of_part", "iteration_hook", "with_callbacks"]
@@ -32,7 +32,7 @@ class _Task(NamedTuple):
     """A running ``fit`` of an estimator with callbacks, in its attribute ``_task``."""
 
     context: Any
-    arguments: dict  # of every hook: estimator, X, y, metadata
+    arguments: dict  # arguments of every hook: estimator, X, y, metadata
 
 
 def with_callbacks(*, max_subtasks: Callable[[Any], int | None]) -> Callable[[Fit], Fit]:
@@ -53,7 +53,7 @@ def with_callbacks(*, max_subtasks: Callable[[Any], int | None]) -> Callable[[Fi
             if "_task" in vars(self) or not _is_watched(self):
                 return fit(self, *args, **kwargs)
             arguments = signature.bind(self, *args, **kwargs).arguments
-            # As in Pipeline, **fit_params is one dict.
+            # **fit_params, as of Pipeline, is one dict among the arguments.
             weight = {**arguments, **arguments.get("fit_params", {})}.get("sample_weight")
             context = self._init_callback_context(max_subtasks=max_subtasks(self))
             task = _Task(context, {
@@ -83,10 +83,10 @@ def _is_watched(estimator: Any) -> bool:
 def iteration_hook(
     estimator: Any, reconstruct: Callable[[Any], dict] | None = None
 ) -> Callable[[int, float, Any], bool]:
-    """Function that a solver calls after iteration k, as ``hook(k, value, w)``; True means stop.
+    """Return ``hook(k, value, w)``, which a solver calls after iteration k; True means stop.
 
-    ``reconstruct(w)`` returns the present fitted attributes, in arrays that are not changed later;
-    it is only called if a callback needs them.
+    ``reconstruct(w)`` returns the fitted attributes of this iteration in arrays that do not change
+    later; it is only called if a callback needs them.
     """
     task = vars(estimator).get("_task")
     if task is None:
@@ -112,7 +112,7 @@ def _as_new(estimator: Any) -> dict:
 
 @contextmanager
 def fit_of_part(estimator: Any, part: Any, name: str) -> Iterator[None]:
-    """Context of the ``fit`` of a part of an estimator: its tasks become subtasks."""
+    """Context for the ``fit`` of a part of an estimator, whose tasks become subtasks."""
     task = vars(estimator).get("_task")
     if task is None:
         yield

@@ -1,4 +1,4 @@
-"""Checksums of rows and labels, which detect data that changed between two readings."""
+"""Checksums of rows and labels, which detect data that changed between two passes."""
 
 from __future__ import annotations
 

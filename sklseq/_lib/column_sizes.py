@@ -6,12 +6,12 @@ import numpy as np
 
 __all__ = ["column_sizes"]
 
-# Columns are scaled where their sizes differ by more than this factor.
+# Ratio of the largest to the smallest column size above which columns are scaled.
 UNITS = 1e4
 
 
 def column_sizes(squares: np.ndarray) -> np.ndarray:
-    """Powers of 2 to divide columns by, from sums of squares; 1 unless the sizes differ very much.
+    """Powers of 2 to divide columns by, from sums of squares; 1 if the sizes differ little.
 
     Without a ridge, a solver would treat small columns as rounding errors of large ones.
     """

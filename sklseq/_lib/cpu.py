@@ -1,4 +1,4 @@
-"""Choice among the builds of a compiled module: baseline or x86-64-v3.
+"""Choice between the builds of a compiled module: baseline or x86-64-v3.
 
 Each kernel is compiled from one source for the baseline of the platform and, on x86-64, again
 for the x86-64-v3 level (AVX2 and FMA). The choice is made at import. The environment variable

@@ -47,7 +47,7 @@ class EstimatorBase:
 
     @classmethod
     def _new_parameters(cls) -> dict[str, Any]:
-        # Defaults, for parameters that came after a model was saved.
+        # Defaults of parameters that are newer than a saved model.
         given = inspect.signature(cls.__init__).parameters.values()
         return {p.name: p.default for p in given if p.default is not p.empty}
 
@@ -64,7 +64,7 @@ class LabellerBase(EstimatorBase):
 
 
 def as_fitted(estimator: Any) -> Any:
-    """The estimator, or after ``set_params`` a copy with the parameters that its last fit kept."""
+    """The estimator, or after ``set_params`` a copy with the parameters of its last fit."""
     kept = vars(estimator).get("_fitted_parameters", {})
     changed = [k for k in kept if k != "n_jobs" and getattr(estimator, k) is not kept[k]]
     if not changed:
@@ -75,19 +75,19 @@ def as_fitted(estimator: Any) -> Any:
 
 
 def fitted_parameter(estimator: Any, name: str) -> Any:
-    """A parameter as the last fit had it; before, and where fit did not keep it, as it is."""
+    """Value of a parameter in the last fit; the present value if fit did not store it."""
     return getattr(as_fitted(estimator), name)
 
 
 class fitted_property(property):
-    """A property of the parameters of the last fit."""
+    """Property that is computed from the parameters of the last fit."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return super().__get__(None if instance is None else as_fitted(instance), owner)
 
 
 def check_plain_parameters(estimator: Any) -> None:
-    """Raise where a switch is no bool, ``verbose`` no count, or ``random_state`` no seed.
+    """Raise unless switches are bools, ``verbose`` a count, and ``random_state`` a seed.
 
     The annotations of ``__init__`` show which parameters are switches.
     """
@@ -107,7 +107,7 @@ def check_plain_parameters(estimator: Any) -> None:
 
 
 def clone_part(estimator: Any, name: str) -> Any:
-    """An unfitted copy of the estimator that is the parameter ``name``."""
+    """Return an unfitted copy of the estimator in the parameter ``name``."""
     part = getattr(estimator, name)
     if isinstance(part, type) or not hasattr(part, "get_params"):
         raise TypeError(
@@ -118,7 +118,7 @@ def clone_part(estimator: Any, name: str) -> Any:
 
 
 def check_version(saved: str | None, name: str) -> None:
-    """Refuse models of a newer major version, whose state may have another meaning."""
+    """Raise for models of a newer major version, whose state may have another meaning."""
     if saved is None or int(saved.split(".")[0]) <= int(__version__.split(".")[0]):
         return
     raise ValueError(

@@ -7,15 +7,15 @@ from scipy import linalg
 
 __all__ = ["InverseRoot"]
 
-# Fraction of the largest eigenvalue down to which entries of a matrix determine the others.
+# Fraction of the largest eigenvalue down to which the entries of XᵀX determine eigenvalues.
 TRUSTED = 1e-10
-# Inverse of the norm of an inverse that is rounding.
+# Reciprocal condition below which a matrix is singular up to rounding.
 SINGULAR = 1e-12
-# Error of directions that X maps to 0, as a fraction of their length.
+# Error of the directions N that X maps to 0, as a fraction of their length.
 CANCELLED = 1e-12
-# Fraction of a column's squared size below which a sum over rows is rounding of zero.
+# Fraction of the largest eigenvalue below which an eigenvalue is rounding of zero.
 NOISE = 1e-26
-# Squared length below which a direction that was brought to length 1 is a combination of others.
+# Squared length, instead of 1, below which a normalised direction is a combination of others.
 DEPENDENT = 0.5
 
 
@@ -23,9 +23,9 @@ class InverseRoot:
     """T with T Tᵀ = A⁻¹ for A = XᵀX + diag(ridges), which may be singular up to rounding.
 
     The entries of XᵀX determine it along a direction only down to ``TRUSTED`` of its largest
-    eigenvalue. Smaller eigenvalues are computed from products with X, in which columns that are
-    equal but for 1e-12 differ. Directions N that X maps to 0, NᵀRN = I with the ridges
-    ridge · R, are left out then: A⁻¹ = T Tᵀ + N Nᵀ / ridge.
+    eigenvalue. Smaller eigenvalues are computed from products with X, which separate columns that
+    differ by 1e-12. In this case T leaves out the directions N that X maps to 0, where NᵀRN = I for
+    the ridges ridge · R: A⁻¹ = T Tᵀ + N Nᵀ / ridge.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class InverseRoot:
     ridges : float or ndarray of shape (n,)
         All above 0, or all 0.
     product : callable(P) -> XᵀX P
-        From the rows of X.
+        Computed from the rows of X.
     noise : float, default=1e-26
         Fraction of the largest eigenvalue that is rounding in ``product``.
 
@@ -44,8 +44,8 @@ class InverseRoot:
         The largest of ``ridges``.
     N : ndarray of shape (n, n_unseen)
     least : float
-        The least squared sine of the angle between a column and others, up to a factor; 0 where
-        the entries of A do not determine it.
+        The least squared sine of the angle between a column and the span of others, up to a factor;
+        0 if the entries of A do not determine it.
     """
 
     def __init__(self, gram, ridges, product, noise: float = NOISE):
@@ -55,7 +55,7 @@ class InverseRoot:
         try:
             factor = linalg.cholesky(unit, lower=True, check_finite=False)
             self.least = float(np.square(factor.diagonal()).min(initial=1))
-            # A small pivot may be a rounding error divided by another one: test the inverse, too.
+            # A small pivot may be a ratio of two rounding errors, so the inverse is tested too.
             size = np.abs(unit).sum(axis=0).max(initial=0)
             within = linalg.lapack.dpocon(factor, size, uplo="L")[0] * size
             if self.least > TRUSTED * unit.diagonal().max(initial=0) and within > SINGULAR:
@@ -68,7 +68,7 @@ class InverseRoot:
         self._shrink(G, unseen, np.broadcast_to(ridges, len(gram))[:, None])
 
     def _unit(self, gram: np.ndarray, ridges) -> np.ndarray:
-        # Of diagonal 1 where it is not 0.
+        # The matrix scaled to diagonal 1, or 0 for columns of zeros.
         squares = np.maximum(gram.diagonal(), 0) + ridges
         size = np.sqrt(np.where(squares > 0, squares, 1))
         self.size = size[:, None]
@@ -81,25 +81,25 @@ class InverseRoot:
         value, Q = np.linalg.eigh(unit)
         floor, G, Q = noise * value.max(initial=0), np.empty((len(value), 0)), Q / self.size
         while Q.shape[1] and value[-1] > floor:
-            # Rounding of Qᵀ product(Q) is as the root of its largest eigenvalue.
+            # The rounding error of Qᵀ product(Q) grows with the root of its largest eigenvalue.
             large = value > max(TRUSTED * value[-1], np.sqrt(floor * value[-1]))
             G, Q = np.hstack([G, Q[:, large] / np.sqrt(value[large])]), Q[:, ~large]
             Q = Q - G @ (G.T @ product(Q))
             value, vectors = np.linalg.eigh(Q.T @ product(Q))
             Q = Q @ vectors
-        # The first eigenvectors are I up to rounding / TRUSTED; once more.
+        # (XG)ᵀXG is I up to rounding / TRUSTED; the Cholesky factor corrects this.
         square = G.T @ product(G)
         try:
             F = linalg.cholesky(square, lower=True, check_finite=False)
-        except linalg.LinAlgError:  # directions near the floor that are others but for rounding
+        except linalg.LinAlgError:  # directions near the floor equal others up to rounding
             value, vectors = np.linalg.eigh(square)
             kept = value > DEPENDENT
             return G @ (vectors[:, kept] / np.sqrt(value[kept])) @ vectors[:, kept].T, Q
         return linalg.solve_triangular(F, G.T, lower=True, check_finite=False).T, Q
 
     def _shrink(self, G: np.ndarray, unseen: np.ndarray, ridges: np.ndarray) -> None:
-        # Only the ridge acts on directions that X maps to 0: G less its part there. Then T = G F⁻¹
-        # with FᵀF = I + Gᵀ diag(ridges) G. QR keeps digits of small rows below large ones.
+        # Only the ridge acts on the directions N that X maps to 0: they are removed from G. Then
+        # T = G F⁻¹ with FᵀF = I + Gᵀ diag(ridges) G. QR stays accurate for small rows below large.
         metric = np.sqrt(ridges / self.ridge) if self.ridge > 0 else np.ones_like(ridges)
         order, basis = np.argsort(self.size[:, 0]), np.empty_like(unseen)
         if unseen.shape[1]:
@@ -132,7 +132,7 @@ class InverseRoot:
         return self.times(self.transposed_times(B))
 
     def unseen(self, means: np.ndarray) -> np.ndarray:
-        """N Nᵀm, without what rounding of N alone makes of it."""
+        """N Nᵀm, with 0 for parts that are within the rounding error of N."""
         parts = self.N.T @ means
         known = (self.N != 0).any(axis=1)
         level = np.max(np.abs(means[known]) / self.size[known], initial=0)

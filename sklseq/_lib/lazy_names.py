@@ -13,7 +13,7 @@ __all__ = ["lazy_names"]
 def lazy_names(
     package: str, homes: Mapping[str, Iterable[str]], folders: Iterable[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package.
+    """Return ``__getattr__`` and ``__dir__`` of a package.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def lazy_names(
             value = import_module(f"{package}.{name}")
         else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        members[name] = value  # so that it is found without this function from now on
+        members[name] = value  # found without this function from now on
         return value
 
     def names() -> list[str]:

@@ -32,13 +32,14 @@ __all__ = [
 ]
 
 MAGIC = b"SKLSEQ\0\0"
-# Models with weights of transition features have a layout that older versions do not read right.
+# Models with weights of transition features have a layout that older versions misread.
 FIRST_VERSION, PAIRS_VERSION = 1, 2
 PREFIX = struct.Struct("<8sIIQ")
 CHECKED_FROM = 16
 ALIGNMENT = 64
 KINDS = "biuf"
-# Mappings from strings to numbers from this size on are a list and an array: quicker to read.
+# Size from which mappings from strings to integers are stored as a list and an array, which is
+# faster to read.
 NUMBERED = 16
 
 
@@ -46,7 +47,7 @@ NUMBERED = 16
 
 
 def write_model(path: Any, model: Any, version: int = FIRST_VERSION) -> None:
-    """Write a model, made of plain values, lists, dicts and arrays; the file appears complete."""
+    """Write a model of plain values, lists, dicts and arrays, by ``write_file``."""
     arrays: list[np.ndarray] = []
     packed = _pack(model, arrays)
     table, at = [], 0
@@ -66,14 +67,14 @@ def write_model(path: Any, model: Any, version: int = FIRST_VERSION) -> None:
 
 
 def write_file(path: Any, data: bytes) -> None:
-    """Write a file that appears complete."""
+    """Write a temporary file and rename it, so that no incomplete file has the name."""
     name = new_file_name(path)
     draft = f"{name}.{os.getpid()}.part"
     try:
         with open(draft, "wb") as file:
             file.write(data)
         os.replace(draft, name)
-    except OSError as error:  # a full disk is reported without a name
+    except OSError as error:  # the error of a full disk has no file name
         error.filename = os.fspath(path)
         raise
     finally:
@@ -92,7 +93,7 @@ def file_name(path: Any) -> str:
 
 
 def new_file_name(path: Any) -> str:
-    """The name of a file that can be written, behind links: in a folder, no folder nor device."""
+    """Resolve the name of a file to write; raise unless it is a file in an existing folder."""
     given = file_name(path)
     if os.path.isdir(given):
         raise IsADirectoryError(f"path {given!r} is a folder; give the name of a file in it.")
@@ -102,7 +103,7 @@ def new_file_name(path: Any) -> str:
     folder = os.path.dirname(name)
     if not os.path.isdir(folder):
         missing = os.path.dirname(given) or folder
-        raise FileNotFoundError(f"The folder {missing!r} of path {given!r} is missing; make it.")
+        raise FileNotFoundError(f"The folder {missing!r} of path {given!r} is missing; create it.")
     return name
 
 
@@ -135,7 +136,7 @@ def read_model(path: Any) -> Any:
 
 
 def unpack_model(data: bytes, name: str) -> Any:
-    """The model that a file of this name holds."""
+    """Return the model from the content of a file; ``name`` is for error messages."""
     if data[:8] != MAGIC:
         raise ValueError(
             f"{name!r} is no exported model: it begins with {data[:8]!r}. Write it with "

@@ -1,4 +1,4 @@
-"""Versions and settings that a report of a problem needs."""
+"""Versions and settings for problem reports."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ VARIABLES = ("SKLSEQ_CPU", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_T
 def show_versions() -> None:
     """Print versions of sklseq, Python and dependencies, the processor level and thread limits.
 
-    Paste the output into a report of a problem.
+    Paste the output into problem reports.
 
     Examples
     --------

@@ -19,7 +19,7 @@ MOST_THREADS = 10_000
 
 
 def check_n_jobs(n_jobs: Any) -> None:
-    """Raise unless it is a number of threads as scikit-learn counts them."""
+    """Raise unless ``n_jobs`` is valid, with scikit-learn's meaning."""
     if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
         raise ValueError(f"n_jobs must be None or an integer other than 0; got {n_jobs!r}.")
     if n_jobs is not None and n_jobs > MOST_THREADS:
@@ -35,9 +35,9 @@ def n_threads(n_jobs: int | None) -> int:
 class Threads:
     """``map`` over pieces of work with the calling thread and ``n_jobs - 1`` others, in order.
 
-    The pool exists as long as the ``with`` block: an iteration of a solver costs some 20 µs of
-    hand-over, not the start of a pool. No thread only waits for single pieces, because it would
-    need the interpreter lock once per piece.
+    The pool exists as long as the ``with`` block: ``map`` costs some 20 µs, without the start of
+    threads. The calling thread works too, because waiting for each piece would take the
+    interpreter lock once per piece.
     """
 
     def __init__(self, n_jobs: int | None):
@@ -45,7 +45,7 @@ class Threads:
         self._pool = ThreadPoolExecutor(self.n - 1) if self.n > 1 else None
 
     def map(self, work: Callable[[Any], Any], pieces: Iterable[Any]) -> list[Any]:
-        """Answers in the order of the pieces; of several errors, that of the first piece."""
+        """Return results in the order of the pieces; raise the error of the first failed piece."""
         pieces = list(pieces)
         if self._pool is None or len(pieces) < 2:
             return [work(piece) for piece in pieces]
@@ -63,9 +63,9 @@ class Threads:
         return queue.answers
 
     def without_blas_threads(self) -> AbstractContextManager:
-        """A block in which BLAS has one thread, if there are several of these.
+        """Context in which BLAS has one thread, if this pool has several.
 
-        To be entered by the thread that starts the others: only it can set the limit.
+        The thread that starts the others must enter it, because only that thread can set the limit.
         """
         return threadpool_limits(1, "blas") if self.n > 1 else nullcontext()
 
@@ -97,14 +97,14 @@ class _Queue:
 
 
 class BufferPool:
-    """Scratch buffers for pieces of work: at most one per thread is made."""
+    """Scratch buffers for pieces of work, at most one per thread."""
 
     def __init__(self, make: Callable[[], Any]):
         self._make, self._free = make, []
 
     @contextmanager
     def buffer(self) -> Iterator[Any]:
-        """A buffer for exclusive use, with the values of its previous use."""
+        """Context with a buffer for exclusive use, which holds the values of its previous use."""
         try:
             buffer = self._free.pop()
         except IndexError:
