@@ -271,7 +271,7 @@ def test_marks_in_raw_text_are_tokens(run):
         ("evaluate train.txt", 1, "have no label in common; tag the file first"),
         ("train -m m --set l2=-1 words.txt", 1, "l2"),
         ("train -m m --columns w,pos words.txt", 1, "columns names 2 columns"),
-        ("train -m no/m words.txt", 1, "The folder 'no' of path 'no/m' is missing; make it."),
+        ("train -m no/m words.txt", 1, "The folder 'no' of path 'no/m' is missing; create it."),
         ("train -m m nothing.txt", 1, "nothing.txt: No such file or directory"),
         ("train -m m", 1, "holds no sequences"),
         ("tag -m two words.txt.gz", 1, "words.txt.gz: No such file or directory"),

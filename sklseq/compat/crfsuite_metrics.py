@@ -1,4 +1,4 @@
-"""Metrics with the names and answers of ``sklearn_crfsuite.metrics``.
+"""Metrics with the names and results of ``sklearn_crfsuite.metrics``.
 
 >>> from sklseq.compat.sklearn_crfsuite import metrics
 """
@@ -42,7 +42,7 @@ def _flat(y_true: Labels, y_pred: Labels) -> tuple[list, list]:
 
 def _sequences(y: Labels, name: str) -> list:
     given: Any = list(y) if isinstance(y, Iterable) else y
-    as_label_sequences(given, name)  # its errors name what is no label sequence
+    as_label_sequences(given, name)  # raises an error that names the invalid sequence
     return given
 
 
@@ -73,7 +73,7 @@ def flat_precision_score(y_true: Labels, y_pred: Labels, **kwargs: Any) -> float
     ----------
     y_true, y_pred : list of label sequences
     **kwargs
-        Of scikit-learn's function: with more than two labels ``average`` has to be given.
+        Parameters of scikit-learn's function. ``average`` is required for more than two labels.
 
     Returns
     -------
@@ -169,9 +169,9 @@ def flat_classification_report(
     ----------
     y_true, y_pred : list of label sequences
     labels : list of labels, optional
-        Those in the report, in this order.
+        Labels of the report, in this order.
     **kwargs
-        Of scikit-learn's function.
+        Parameters of scikit-learn's function.
 
     Returns
     -------
@@ -194,7 +194,7 @@ def sequence_accuracy_score(y_true: Labels, y_pred: Labels) -> float:
     Parameters
     ----------
     y_true, y_pred : list of label sequences
-        A sequence of another length is wrong.
+        A prediction of another length counts as wrong.
 
     Returns
     -------
@@ -208,7 +208,7 @@ def sequence_accuracy_score(y_true: Labels, y_pred: Labels) -> float:
 
     Notes
     -----
-    sklearn-crfsuite counts items instead if all sequences have one length, so its answer can be
+    If all sequences have the same length, sklearn-crfsuite counts items, so its result can be
     above 1; here sequences are counted. :func:`sklseq.metrics.sequence_accuracy` refuses sequences
     of another length.
 
@@ -221,7 +221,7 @@ def sequence_accuracy_score(y_true: Labels, y_pred: Labels) -> float:
     true, predicted = _sequences(y_true, "y_true"), _sequences(y_pred, "y_pred")
     if len(true) != len(predicted):
         raise ValueError(
-            f"y_true and y_pred must have one number of sequences; got {len(true)} and "
+            f"y_true and y_pred must have the same number of sequences; got {len(true)} and "
             f"{len(predicted)}."
         )
     right = [list(a) == list(b) for a, b in zip(true, predicted)]

@@ -1,4 +1,4 @@
-"""Tagger and Trainer in the shape of python-crfsuite's.
+"""Tagger and Trainer with the interface of python-crfsuite.
 
 >>> from sklseq.compat import pycrfsuite
 """
@@ -21,11 +21,11 @@ from sklseq.runtime import Decoder
 
 __all__ = ["CRFSUITE_VERSION", "CRFSuiteError", "ItemSequence", "ParsedDump", "Tagger", "Trainer"]
 
-CRFSUITE_VERSION = "0.12.2"  # whose files and objective are read, written and minimised
+CRFSUITE_VERSION = "0.12.2"  # version whose files and objective are supported
 _SWITCHES = {"true": 1.0, "false": 0.0}
 
-# Parameters of CRFsuite's training, with its defaults. Those below the line change how it
-# searches for the minimum, which the solvers of CRFTagger do by rules of their own.
+# Parameters of CRFsuite's training, with its defaults. Those below the line are settings of
+# CRFsuite's solvers, which the solvers of CRFTagger do not use.
 _COMMON = {
     "feature.minfreq": 0.0, "feature.possible_states": False,
     "feature.possible_transitions": False,
@@ -47,7 +47,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 class CRFSuiteError(RuntimeError, ValueError):
-    """Error of a call that a tagger cannot answer: no model is open, or a label is unknown.
+    """Error of a tagger: no model is open, or a label is unknown.
 
     python-crfsuite raises a RuntimeError or a ValueError; a program may catch either.
 
@@ -61,12 +61,12 @@ class CRFSuiteError(RuntimeError, ValueError):
 
 
 class ParsedDump(NamedTuple):
-    """What a model consists of.
+    """Content of a model.
 
     Attributes
     ----------
     labels, attributes : dict of str to str
-        Their numbers.
+        Number of each label or attribute, as a string.
     transitions : dict of (label, next label) to float
     state_features : dict of (attribute, label) to float
     """
@@ -78,7 +78,7 @@ class ParsedDump(NamedTuple):
 
 
 class ItemSequence:
-    """Items that are read once for several calls.
+    """Sequence of items that is checked once for several calls.
 
     Parameters
     ----------
@@ -100,8 +100,8 @@ class ItemSequence:
     def items(self) -> list[dict[str, float]]:
         """The attributes of each item, with their weights.
 
-        An attribute that a collection has twice is listed once, with weight 1; :class:`Tagger`
-        counts it twice. Both as in python-crfsuite.
+        An attribute that occurs twice in a collection is listed once, with weight 1, but
+        :class:`Tagger` counts it twice, both as in python-crfsuite.
 
         Returns
         -------
@@ -117,7 +117,7 @@ class ItemSequence:
 def _items(xseq: Any) -> list:
     if isinstance(xseq, ItemSequence):
         return xseq.xseq
-    if type(xseq) is list:  # ahead of the checks of abstract classes, which are slow
+    if type(xseq) is list:  # before the checks of abstract classes, which are slow
         return xseq[:]
     if isinstance(xseq, (str, bytes, Mapping)) or not isinstance(xseq, Iterable):
         raise TypeError(
@@ -128,7 +128,7 @@ def _items(xseq: Any) -> list:
 
 
 class Tagger:
-    """Labels by a model of CRFsuite, or by one that :func:`sklseq.deployment.export` wrote.
+    """Tagger with a model of CRFsuite or one that :func:`sklseq.deployment.export` wrote.
 
     Examples
     --------
@@ -151,7 +151,7 @@ class Tagger:
 
     @classmethod
     def of(cls, decoder: Decoder) -> Tagger:
-        """A tagger of a model that is loaded already.
+        """Make a tagger from a loaded model.
 
         Parameters
         ----------
@@ -201,7 +201,7 @@ class Tagger:
         if not isinstance(value, bytes) or not value.startswith((b"lCRF", MAGIC)):
             begin = value[:8] if isinstance(value, bytes) else value
             raise ValueError(
-                f"value is no exported model, nor one of CRFsuite: it begins with {begin!r:.40}. "
+                f"value is neither an exported model nor CRFsuite's: it begins with {begin!r:.40}. "
                 "Give the bytes of a model file."
             )
         with tempfile.TemporaryDirectory() as folder:
@@ -244,7 +244,7 @@ class Tagger:
         Parameters
         ----------
         xseq : list of items, or ItemSequence, default=None
-            None: the one that was set, or tagged last.
+            None: the sequence that was set, or tagged last.
 
         Returns
         -------
@@ -331,7 +331,7 @@ def _of_crfsuite(path: Any) -> Decoder:
 
 
 class Trainer:
-    """Training of a CRF on sequences that are appended one by one, into a model file of CRFsuite.
+    """Trainer of a CRF on sequences that are appended one by one; writes a file of CRFsuite.
 
     The objective is CRFsuite's; :class:`sklseq.CRFTagger` minimises it. "l2sgd" has the same
     objective with ``c1 = 0``. CRFsuite's perceptron, "pa" and "arow" are not offered.
@@ -348,8 +348,8 @@ class Trainer:
     Notes
     -----
     ``c1``, ``c2``, ``max_iterations``, ``feature.possible_states`` and
-    ``feature.possible_transitions`` act. The others say how CRFsuite searches for the minimum: they
-    are kept and change nothing.
+    ``feature.possible_transitions`` have an effect. The others are settings of CRFsuite's solvers:
+    they are stored without effect.
     """
 
     def __init__(
@@ -374,7 +374,7 @@ class Trainer:
         if algorithm not in _DEFAULTS or type != "crf1d":
             raise ValueError(
                 f"algorithm must be one of {tuple(_DEFAULTS)}, and type 'crf1d'; got "
-                f"{algorithm!r}, {type!r}. Of margins and perceptrons see sklseq.HMSVMTagger."
+                f"{algorithm!r}, {type!r}. For margins and perceptrons see sklseq.HMSVMTagger."
             )
         self.algorithm = algorithm
         self._params = dict(_DEFAULTS[algorithm])
@@ -387,7 +387,7 @@ class Trainer:
         xseq : list of items, or ItemSequence
         yseq : list of str
         group : int, default=0
-            A number, for ``holdout`` of :meth:`train`.
+            Number of the group, for ``holdout`` of :meth:`train`.
         """
         items, labels = _items(xseq), list(yseq)
         if len(items) != len(labels):
@@ -425,7 +425,7 @@ class Trainer:
         Parameters
         ----------
         params : dict
-            If one is refused, none is set.
+            If one value is invalid, no parameter is set.
         """
         before = dict(self._params)
         try:
@@ -457,7 +457,7 @@ class Trainer:
         ----------
         name : str
         value : str, number or bool
-            Also a number as a string; of a switch also "true" and "false", in any case.
+            Numbers may be strings; switches may be "true" and "false", in any case.
             (python-crfsuite reads "true" as False, without an error.)
         """
         self._check_name(name)
@@ -490,7 +490,7 @@ class Trainer:
         Parameters
         ----------
         model : str or path
-            "": no file is written.
+            No file is written for "".
         holdout : int, default=-1
             The group that training leaves out.
         """
@@ -505,12 +505,12 @@ class Trainer:
 
 
 def _crf(params: Mapping[str, Any], verbose: int) -> Any:
-    """The CRFTagger whose objective CRFsuite has with these parameters."""
+    """Return the CRFTagger with the objective of CRFsuite for these parameters."""
     from sklseq.estimators.crf.crf_tagger import CRFTagger
 
     if params["feature.minfreq"] > 1:
         raise ValueError(
-            "feature.minfreq counts pairs of attribute and label, which is not offered; use a "
+            "feature.minfreq, a count of pairs of attribute and label, is not supported; use a "
             "Pipeline of sklseq.features.DictFeatures(min_count=...) and CRFTagger."
         )
     return CRFTagger(
@@ -520,6 +520,6 @@ def _crf(params: Mapping[str, Any], verbose: int) -> Any:
         all_possible_transitions=params["feature.possible_transitions"],
         boundaries=False,
         max_iter=min(int(params["max_iterations"]), 100_000),
-        tol=1e-4,  # CRFsuite goes nearer to the minimum than the default of CRFTagger
+        tol=1e-4,  # as near to the minimum as CRFsuite
         verbose=verbose,
     )

@@ -1,4 +1,4 @@
-"""CRF and metrics in the shape of sklearn-crfsuite's.
+"""CRF and metrics with the interface of sklearn-crfsuite.
 
 >>> from sklseq.compat.sklearn_crfsuite import CRF, metrics
 """
@@ -24,7 +24,7 @@ from sklseq.runtime import Decoder
 
 __all__ = ["CRF", "metrics"]
 
-# Parameters that change the model in sklearn-crfsuite, and what to do without them.
+# Parameters of sklearn-crfsuite that are not supported, and alternatives.
 _NOT_OFFERED = {
     "min_freq": "count with sklseq.features.DictFeatures(min_count=...) before CRFTagger",
     **dict.fromkeys(
@@ -42,21 +42,21 @@ class CRF(BaseEstimator):
     Parameters
     ----------
     algorithm : {"lbfgs", "l2sgd", None}, default="lbfgs"
-        Both minimise the objective of CRFsuite, by :class:`sklseq.CRFTagger`.
+        For both, :class:`sklseq.CRFTagger` minimises the objective of CRFsuite.
     c1, c2 : float, default=None
         Weights of the L1 and the squared L2 penalty. None: 0 and 1.
     max_iterations : int, default=None
-        None: as many as needed, at most 100,000.
+        None: until convergence, at most 100,000.
     all_possible_states, all_possible_transitions : bool, default=False
-        Whether pairs that training data do not have get weights.
+        Whether pairs that do not occur in the training data have weights.
     verbose : bool, default=False
     num_memories, epsilon, period, delta, linesearch, max_linesearch, calibration_eta, \
 calibration_rate, calibration_samples, calibration_candidates, calibration_max_trials, \
 keep_tempfiles : default=None
-        How CRFsuite searches for the minimum. Accepted, and change nothing.
+        Settings of CRFsuite's solvers, accepted without effect.
     min_freq, pa_type, c, error_sensitive, averaging, variance, gamma, model_filename, \
 trainer_cls : default=None
-        Not offered: ``fit`` refuses other values than None.
+        Not supported: ``fit`` raises for values other than None.
 
     Attributes
     ----------
@@ -64,8 +64,8 @@ trainer_cls : default=None
 
     Notes
     -----
-    Before ``fit``, ``tagger_``, ``classes_`` and the other results raise NotFittedError;
-    sklearn-crfsuite has None there.
+    Before ``fit``, ``tagger_``, ``classes_`` and the other results raise NotFittedError; in
+    sklearn-crfsuite they are None.
 
     Examples
     --------
@@ -151,7 +151,7 @@ trainer_cls : default=None
         X : list of sequences of feature dicts or attributes
         y : list of label sequences
         X_dev, y_dev : as X and y, optional
-            CRFsuite reports on them and does not train on them; here they are not used.
+            CRFsuite reports scores on these sequences; here they are ignored.
 
         Returns
         -------
@@ -177,7 +177,7 @@ trainer_cls : default=None
             all_possible_transitions=self.all_possible_transitions,
             boundaries=False,
             max_iter=100_000 if self.max_iterations is None else self.max_iterations,
-            tol=1e-4,  # CRFsuite goes nearer to the minimum than the default of CRFTagger
+            tol=1e-4,  # as near to the minimum as CRFsuite
             verbose=int(self.verbose),
         ).fit([list(x) for x in X], [list(labels) for labels in y])
         self.__dict__.pop("_decoder", None)
@@ -268,7 +268,7 @@ trainer_cls : default=None
 
     @property
     def tagger_(self) -> Tagger:
-        """A ``pycrfsuite``-shaped tagger of the model."""
+        """Tagger of the model with the interface of python-crfsuite."""
         return Tagger.of(self._decoder)
 
     @property

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HeatMap", "last_step", "new_axes", "tokens_of", "without_frame", "write_values"]
 
-# Up to this many rows and columns, cells have numbers.
+# Largest number of rows or columns at which cells show their numbers by default.
 MAX_WRITTEN = 16
 
 
@@ -124,5 +124,5 @@ def _hatched(j: int, i: int) -> Any:
 
 
 def write_values(values: bool | None, n: int) -> bool:
-    """Whether to write numbers: as requested, by default if they are few."""
+    """Whether to write numbers: ``values`` if given, otherwise if ``n`` is at most MAX_WRITTEN."""
     return n <= MAX_WRITTEN if values is None else values

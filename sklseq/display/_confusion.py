@@ -1,4 +1,4 @@
-"""Confusion matrix of spans: found, found as another type, with other bounds, or missed."""
+"""Confusion matrix of spans: right, of another type, with other bounds, or missed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class SpanConfusionDisplay:
 
     A true span counts in the column of the type predicted for exactly its rows; in "other bounds"
     if only other predicted spans overlap it; otherwise in "nothing". The two last rows count
-    predicted spans whose rows are those of no true span: those that overlap one, and the rest.
+    predicted spans whose rows are not exactly those of a true span: the last but one counts spans
+    that overlap a true span, the last one the others.
 
     Parameters
     ----------
@@ -69,8 +70,8 @@ class SpanConfusionDisplay:
         n = len(self.types) + 2
         if self.counts.shape != (n, n):
             raise ValueError(
-                f"counts must have the shape {(n, n)}, the types and two more; got "
-                f"{self.counts.shape}."
+                f"counts must have the shape {(n, n)}, one row and column for each type "
+                f"and two more; got {self.counts.shape}."
             )
 
     @classmethod
@@ -121,8 +122,8 @@ class SpanConfusionDisplay:
         ----------
         y_true, y_pred : list of label sequences, or of lists of (start, stop, type)
         types : list of str, optional
-            The types to show, in this order; spans of others are omitted. By default all, the most
-            frequent first.
+            The types to show, in this order; spans of other types are omitted. By default all
+            types, the most frequent first.
         outside : str, default="O"
             Label and type of rows that belong to no span.
         mode : {"conlleval", "strict"}, default="conlleval"

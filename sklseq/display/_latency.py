@@ -80,7 +80,7 @@ class LatencyAccuracyDisplay:
     ----------
     curves : list of TradeOff
     look_ahead : TradeOff
-        One report, of the rule whose latency distribution is shown.
+        One report, for the rule whose latency distribution is shown.
 
     Attributes
     ----------
@@ -121,20 +121,20 @@ class LatencyAccuracyDisplay:
         sweep: dict | None = None,
         goal: float = 0.001,
     ) -> LatencyAccuracyDisplay:
-        """Decode with each strategy and each value of its parameter; no plot yet.
+        """Decode with each strategy and each value of its parameter, without a plot.
 
         Parameters
         ----------
         estimator : OnlineDecoder, tagger or pipeline
-            Fitted. Of a decoder, ``uncertainty``, ``belief`` and ``restart`` are kept.
+            Fitted. ``uncertainty``, ``belief`` and ``restart`` of a decoder are used for all rules.
         X : list of sequences
         strategies : list of {"chunk", "lag", "step", "window", "closure"}
         sweep : dict, optional
             Values to try for each strategy, instead of the default ones: window sizes for "chunk",
             lags for "lag", latency costs for the others.
         goal : float, default=0.001
-            Largest disagreement of the rule that :meth:`plot_look_ahead` shows: of the "step" rules
-            (without them, of the last of ``strategies``) the one of lowest mean latency within it.
+            Largest disagreement of the rule that :meth:`plot_look_ahead` shows: the one of lowest
+            mean latency within it, among the "step" rules or else those of the last strategy.
 
         Returns
         -------
@@ -158,7 +158,7 @@ class LatencyAccuracyDisplay:
 
     @classmethod
     def from_tuning(cls, tuning: LatencyTuning) -> LatencyAccuracyDisplay:
-        """The costs that :func:`sklseq.online.tune_latency` tried; no plot yet.
+        """Reports for the costs that :func:`sklseq.online.tune_latency` tried, without a plot.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class LatencyAccuracyDisplay:
         Returns
         -------
         LatencyAccuracyDisplay
-            Its one curve has a report for each cost; :meth:`plot_look_ahead` shows the chosen one.
+            One curve with a report for each cost; :meth:`plot_look_ahead` shows the chosen cost.
 
         Examples
         --------

@@ -21,14 +21,14 @@ DASHES = ("-", "--", "-.", ":")
 
 
 class Curve(NamedTuple):
-    """One training: its name, the objective at each iteration, its lower bound and scores."""
+    """Curve of one fit: its name, the objective at each iteration, its lower bound and scores."""
 
     name: str
     at: np.ndarray
     objective: np.ndarray
     unit: str
-    bound: np.ndarray | None  # from below
-    scores: np.ndarray | None  # of sequences set aside
+    bound: np.ndarray | None  # lower bound of the objective
+    scores: np.ndarray | None  # of the validation sequences
 
 
 class LossCurveDisplay:
@@ -106,7 +106,7 @@ class LossCurveDisplay:
         ax : matplotlib Axes, optional
         above_lowest : bool, default=False
             Whether to show the difference to the lowest objective of all curves, which separates
-            them where they are nearly equal.
+            nearly equal curves.
 
         Returns
         -------
@@ -144,7 +144,7 @@ class LossCurveDisplay:
     def _plot_scores(self, name: str, scores: np.ndarray, color: str) -> None:
         if self.score_ax_ is None:
             self.score_ax_ = self.ax_.twinx()
-            self.score_ax_.set_ylabel("score of sequences set aside (thin, ×)")
+            self.score_ax_.set_ylabel("validation score (thin, ×)")
             self.score_ax_.spines[["top", "left"]].set_visible(False)
         at = np.arange(1, len(scores) + 1)
         label = f"{name}, score"
@@ -153,7 +153,7 @@ class LossCurveDisplay:
         )
 
     def _legend(self) -> None:
-        # Above the axes, where no curve is.
+        # The legend is above the axes, so that it covers no curve.
         axes = [ax for ax in (self.ax_, self.score_ax_) if ax is not None]
         drawn = [pair for ax in axes for pair in zip(*ax.get_legend_handles_labels())]
         handles, labels = [handle for handle, _ in drawn], [label for _, label in drawn]

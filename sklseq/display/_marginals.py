@@ -21,8 +21,8 @@ __all__ = ["MarginalsDisplay"]
 class MarginalsDisplay:
     """Probability of each label at each row of one sequence.
 
-    The darker, the more probable. A dot marks the predicted label, a ring the right one where it
-    differs; the marks are distinct without colour.
+    Darker cells are more probable. A dot marks the predicted label, a ring the true label where
+    it differs; the marks are distinct without colour.
 
     Parameters
     ----------

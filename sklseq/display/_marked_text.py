@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["SpansDisplay"]
 
-# Opacity of the background of a field of probability 0 and 1. Text keeps the colour of the page, so
+# Opacity of the background of a field of probability 0 and 1. Text has the colour of the page, so
 # that it is readable on light and dark pages.
 FAINT, STRONG = 0.08, 0.45
 
 
 class SpansDisplay:
-    """Texts with marked fields; the more probable a field, the stronger its colour.
+    """Texts with marked fields, whose colour is stronger for more probable fields.
 
     A notebook shows it as HTML, on light and dark pages; :meth:`plot` draws the same with
     matplotlib. Each field has the name of its label and its probability, so colour is not needed
@@ -89,7 +89,7 @@ class SpansDisplay:
         Parameters
         ----------
         estimator : Pipeline, search or estimator
-            That ends in a tagger or segmenter.
+            Fitted, with a tagger or segmenter at the end.
         X : list of sequences
             As for ``predict``.
         texts : list of str, optional
@@ -127,7 +127,7 @@ class SpansDisplay:
         return "\n".join(rows)
 
     def plot(self, ax: Axes | None = None, *, width: int = 80) -> SpansDisplay:
-        """Draw the texts, at most ``width`` characters to a line where words allow.
+        """Draw the texts, with at most ``width`` characters in a line of more than one word.
 
         Parameters
         ----------
@@ -213,7 +213,7 @@ def _check_fields(s: int, text: str, fields: list[tuple]) -> None:
         if not at <= start < stop <= len(text):
             raise ValueError(
                 f"fields of text {s}: [{start}, {stop}) must begin at {at} or later, after the "
-                f"field before, hold a character and end at {len(text)} or before."
+                f"previous field, hold a character and end at {len(text)} or before."
             )
         at = stop
 
@@ -236,7 +236,7 @@ def _caption(field: tuple) -> str:
 
 
 def _fitting(field: tuple, n: int) -> str:
-    """The caption in at most n characters: without the probability or cut if it is longer."""
+    """Caption of at most n characters: without the probability, or cut, if it is longer."""
     caption = _caption(field)
     return caption if len(caption) <= n else f"{field[0]}"[:n]
 

@@ -93,7 +93,7 @@ class PenaltyPathDisplay:
     def from_estimator(cls, estimator: BaseEstimator) -> PenaltyPathDisplay:
         """Scores of a fitted ``CRFTaggerCV`` or ``HMSVMTaggerCV``, or a pipeline that ends in one.
 
-        The horizontal axis is C or l2; where only ``l1s`` has several values, l1.
+        The horizontal axis is C or l2, or l1 if only ``l1s`` has several values.
 
         Parameters
         ----------
@@ -149,12 +149,12 @@ class PenaltyPathDisplay:
         ax.set_xlabel(self.name)
         ax.set_ylabel("score, mean and standard error over folds")
         without_frame(ax)
-        if ax.get_legend_handles_labels()[1]:  # above the axes, where no curve is
+        if ax.get_legend_handles_labels()[1]:  # above the axes, where it covers no curve
             ax.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1.0))
         return self
 
     def _scale(self, ax: Axes) -> None:
-        # Logarithmic, but that 0 has a place at the edge.
+        # Logarithmic; linear below the smallest positive value if 0 is among the values.
         positive = self.values[self.values > 0]
         if len(positive) and (self.values == 0).any():
             ax.set_xscale("symlog", linthresh=positive.min())

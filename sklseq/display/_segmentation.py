@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SegmentationDisplay"]
 
-# Okabe and Ito (2008), distinct with any colour vision; lighter behind text.
+# Okabe and Ito (2008): distinct with any colour vision. `_lighter` mixes them with white.
 COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#999999")
-# With more types than colours, types differ by the border in HTML, the hatching in plots.
+# If there are more types than colours, borders (HTML) and hatching (plots) tell them apart.
 BORDERS, HATCHES = ("solid", "dashed", "dotted", "double"), ("", "///", "...", "xxx")
 
 Segments = list[tuple[int, int, str]]
@@ -62,7 +62,7 @@ class SegmentationDisplay:
     Raises
     ------
     ValueError
-        If the number of segmentations is not that of sequences, or one does not fit its sequence.
+        If there is not one segmentation per sequence, or one does not fit its sequence.
 
     Examples
     --------
@@ -111,7 +111,7 @@ class SegmentationDisplay:
         X : list of sequences
             Lists of str, or mappings or rows whose first column is shown.
         y : list of segmentations, optional
-            The true ones.
+            The true segments.
         outside : str, default="O"
 
         Returns
@@ -121,7 +121,7 @@ class SegmentationDisplay:
         return cls([tokens_of(x) for x in X], estimator.predict(X), y, outside=outside)
 
     def as_text(self) -> str:
-        """The segments in brackets, one sequence per line.
+        """Return the tokens with segments in brackets, one sequence per line.
 
         Returns
         -------
@@ -147,7 +147,7 @@ class SegmentationDisplay:
         return "\n".join(rows)
 
     def plot(self, ax: Axes | None = None, *, width: int = 90) -> SegmentationDisplay:
-        """Draw the sequences, ``width`` letters to a line.
+        """Draw the sequences, with ``width`` letters in a line.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class SegmentationDisplay:
         lines, at = [], []
         for s in range(len(self.tokens)):
             of_sequence = self._lines(s, width)
-            # A gap of half a line between sequences.
+            # Sequences are separated by half a line.
             at += [len(lines) + k + 0.5 * s for k in range(len(of_sequence))]
             lines += of_sequence
         bottom = at[-1] + 1 if at else 1
@@ -235,7 +235,7 @@ class SegmentationDisplay:
         ]
 
     def _read(self, segments: Any, n: int, where: str) -> Segments:
-        """Checked segments of one sequence from segments or labels, without `outside`."""
+        """Check the segments or labels of one sequence; return segments, without `outside`."""
         segments = list(segments)
         if segments and isinstance(segments[0], str):
             if len(segments) != n:

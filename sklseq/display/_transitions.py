@@ -21,14 +21,14 @@ __all__ = ["TransitionsDisplay"]
 class TransitionsDisplay:
     """Weights of transitions, starts and ends as a heat map.
 
-    Orange cells have negative weights, violet ones positive, white ones 0; forbidden transitions
-    are hatched. Both colours are distinct with any colour vision, and cells of small maps have
-    numbers.
+    Orange cells have negative weights, violet cells positive ones, white cells 0; forbidden
+    transitions are hatched. Both colours are distinct with any colour vision, and cells of small
+    maps have numbers.
 
     Parameters
     ----------
     transition : array-like of shape (n_labels, n_labels)
-        Rows: from; columns: to. -inf: forbidden.
+        From the label of the row to that of the column; -inf if forbidden.
     labels : array-like of shape (n_labels,)
     start, end : array-like of shape (n_labels,), optional
         Weights of first and last labels, shown if one is not 0.
@@ -127,8 +127,8 @@ class TransitionsDisplay:
         cmap : str, default="PuOr"
             A diverging map; its middle is weight 0.
         values : bool, optional
-            Whether to write weights that do not round to 0 into the cells; by default up to
-            16 labels.
+            Whether to write weights that do not round to 0 into the cells; by default if there
+            are at most 16 labels.
 
         Returns
         -------
@@ -146,7 +146,7 @@ class TransitionsDisplay:
         heat.colorbar("weight")
         if write_values(values, n):
             heat.write(np.where(np.abs(shown) >= 0.05, np.char.mod("%.1f", shown), ""))
-        ax.set(xlabel="label", ylabel="label before")
+        ax.set(xlabel="label", ylabel="previous label")
         return self
 
     def _table(self) -> tuple[np.ndarray, list[str], list[str]]:

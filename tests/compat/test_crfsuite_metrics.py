@@ -39,5 +39,5 @@ def test_sequences_of_one_length_are_counted_as_sequences():
 
 
 def test_another_number_of_sequences_is_refused():
-    with pytest.raises(ValueError, match="must have one number of sequences; got 1 and 2"):
+    with pytest.raises(ValueError, match="must have the same number of sequences; got 1 and 2"):
         metrics.sequence_accuracy_score([["a"]], [["a"], ["a"]])

@@ -66,7 +66,7 @@ def test_bytes_and_closing(model):
     for call in (tagger.labels, tagger.tag, tagger.info):
         with pytest.raises(ValueError, match="The tagger is not opened"):
             call()
-    with pytest.raises(ValueError, match="no exported model"):
+    with pytest.raises(ValueError, match="neither an exported model"):
         tagger.open_inmemory(b"xx")
     with pytest.raises(FileNotFoundError):
         tagger.open("no such file")
@@ -194,7 +194,7 @@ def test_calls_in_detail(model):
     with pytest.raises(ours.CRFSuiteError, match="not opened"):
         tagger.info()
     for wrong in (b"", "text"):
-        with pytest.raises(ValueError, match="value is no exported model, nor one of CRFsuite"):
+        with pytest.raises(ValueError, match="value is neither an exported model nor CRFsuite's"):
             tagger.open_inmemory(wrong)
     assert theirs.CRFSUITE_VERSION == ours.CRFSUITE_VERSION
 
