@@ -61,7 +61,7 @@ if TYPE_CHECKING:  # the names below, for type checkers
         segment_viterbi,
     )
 
-# Loaded when first used: a model that labels needs a part of it only.
+# Modules are loaded at first use, because decoding needs only some of them.
 __getattr__, __dir__ = lazy_names(
     __name__,
     {

@@ -1,8 +1,8 @@
-"""The recursions of a linear chain, written to be read: specification and oracle.
+"""Reference recursions of a linear chain: specification and test oracle of the kernels.
 
-One sequence, float64, log domain, no tricks. ``_chain.pyx`` must agree with these functions;
-these functions must agree with enumeration (``tests/oracles.py``). Transition scores ψ have shape
-(L, L), or (T, L, L): those of row t are of transitions into it, and those of row 0 are not used.
+They handle one sequence in float64 and in the log domain, without optimisations. ``_chain.pyx``
+must agree with these functions, and these with enumeration (``tests/oracles.py``). Transition
+scores ψ have shape (L, L) or (T, L, L): matrix t is for transitions into row t, matrix 0 is unused.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ def backward(psi: np.ndarray, transition: np.ndarray) -> np.ndarray:
 
 
 def forward_backward(emission, transition, start=None, end=None):
-    """(log Z, μ, ξ): μ_t(j) ∝ exp(log α_t(j) + log β_t(j)), ξ summed over t.
+    """(log Z, μ, ξ), where μ_t(j) ∝ exp(log α_t(j) + log β_t(j)) and ξ is summed over t.
 
     Algorithm 1 of Ilić et al. (2010), Equations 31 to 35.
 
-    Each row is normalised by its own sum: it equals Z, up to what large scores lost to rounding.
+    Each row is normalised by its own sum, which equals Z up to rounding of large scores.
     """
     psi = _fold(emission, start, end)
     transition = _of_rows(transition, len(psi))
@@ -138,10 +138,10 @@ def expectation_semiring(emission, transition, row_features, pair_features, star
 
 
 class OnlineReference:
-    """Online decoding by definition: at each new row everything pending is computed again.
+    """Online decoding by definition: each new row repeats all computations for pending rows.
 
-    Same rules and names as ``decode_online``; Figures and sections are those of Narasimhan, Viola
-    and Shilman (2006).
+    Rules and names are those of ``decode_online``; figures and sections are those of Narasimhan,
+    Viola and Shilman (2006).
     """
 
     def __init__(
@@ -163,14 +163,14 @@ class OnlineReference:
         self.psi, self.labels, self.times, self.restarted = [], [], [], 0
 
     def push(self, row, held=False) -> None:
-        """One more row; labels that leave are appended to ``labels``, none if it is ``held``."""
+        """Add a row and append the labels that are emitted to ``labels``; none if ``held``."""
         row = np.asarray(row, dtype=np.float64)
         self.psi.append(row if self.psi else row + self.start)
         while not held and len(self.labels) < len(self.psi) and self._emit_some():
             pass
 
     def finish(self) -> None:
-        """No more rows: the best path of all that is pending."""
+        """End the sequence: emit the best path of all pending rows."""
         if len(self.labels) == len(self.psi):
             return
         last, self.psi[-1] = self.psi[-1], self.psi[-1] + self.end
@@ -180,11 +180,11 @@ class OnlineReference:
                 self._emit(paths[delta.argmax()])
             elif self.psi[-1] is last:
                 raise ValueError("No label is allowed after those that were emitted.")
-            else:  # labels that have left forbid every end
+            else:  # emitted labels forbid every end label
                 self.psi[-1] = last
 
     def commit(self, n: int) -> None:
-        """The n oldest pending labels leave, on the best path so far."""
+        """Emit the n oldest pending labels of the best path so far."""
         wanted = len(self.labels) + n
         while len(self.labels) < wanted:
             delta, paths, _ = self._beam()
@@ -193,7 +193,7 @@ class OnlineReference:
             self._emit(paths[delta.argmax(), :n])
 
     def _into(self, t):
-        # Transition scores of row t, which has brought them if they differ from row to row.
+        # Transition scores into row t.
         return self.transition if self.transition.ndim == 2 else self.transition[t]
 
     def _forward(self, psi, first):
@@ -201,8 +201,8 @@ class OnlineReference:
         return forward(psi, self.transition[rows])[-1]
 
     def _beam(self, ended=False):
-        # (δ_T, paths, P_T): paths[b] holds the labels t0 to T of the best path that ends in b, of
-        # which δ_T is -inf if b does not survive.
+        # (δ_T, paths, P_T), where paths[b] has the labels t0 to T of the best path that ends in b.
+        # δ_T(b) is -inf if b does not survive.
         first, t0 = self.restarted, len(self.labels)
         psi = np.array(self.psi[first:])
         if first:  # the label before this row is given
@@ -222,9 +222,9 @@ class OnlineReference:
             return delta, paths[:, t0 - first :], p / p.sum()
 
     def _one_row_ahead(self, delta, belief, p):
-        # Survivors are the predecessors of the labels of row T + 1, and the label with which the
-        # best path ends if that row does not come; beliefs are those of row T + 1, its scores
-        # taken as equal. All as before, if nothing may follow.
+        # Survivors are the best predecessors of the labels of row T + 1, and the last label of the
+        # best path if the sequence ends at T. Beliefs are those of row T + 1 with equal scores for
+        # its labels. If no label may follow, survivors and beliefs stay as they are.
         ahead, last = delta[:, None] + self.transition, delta + self.end
         best, before = ahead.max(axis=0), ahead.argmax(axis=0)
         reached = best > -np.inf
@@ -256,7 +256,7 @@ class OnlineReference:
     def _emit(self, labels, lossless=False) -> bool:
         n = len(self.labels)
         if n and self._into(n)[self.labels[-1], labels[0]] == -np.inf:
-            self.restarted = len(self.labels)  # and look again
+            self.restarted = len(self.labels)  # and try again
             return True
         self.labels += [int(label) for label in labels]
         self.times += [len(self.psi) - 1] * len(labels)
@@ -284,7 +284,7 @@ class OnlineReference:
         return overdue and self._emit(paths[best, :1], lossless=n_agreed > 0)
 
     def _emit_window(self, delta, paths, p, patience, overdue) -> bool:
-        # Loss_T(a, b): how many pending labels differ between the paths that end in a and b.
+        # Loss_T(a, b): number of pending labels that differ between the paths that end in a and b.
         loss = (paths[:, None, :] != paths[None, :, :]).sum(axis=2) @ p
         loss = np.where(delta > -np.inf, loss, np.inf)
         due = overdue or (self.latency_cost > 0 and loss.min() <= patience)
@@ -292,7 +292,7 @@ class OnlineReference:
 
 
 def decode_online(emission, transition, start=None, end=None, **rule):
-    """(labels, times) of one sequence, row by row."""
+    """(labels, times) of one sequence, decoded row by row."""
     decoder = OnlineReference(transition, start, end, **rule)
     for row in emission:
         decoder.push(row)

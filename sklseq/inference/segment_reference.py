@@ -1,7 +1,8 @@
-"""Inference over segmentations as published, and by brute force: specification and oracle.
+"""Reference recursions over segmentations: specification and test oracle of the kernels.
 
-One sequence, float64, log domain. ``spans`` is (kind, start, stop), ``scores`` (n_potentials,
-n_labels). ``_segments.pyx`` must agree with these functions; these with enumeration.
+They follow the published equations or brute force, for one sequence in float64 and in the log
+domain. ``spans`` is (kind, start, stop), ``scores`` has shape (n_potentials, n_labels).
+``_segments.pyx`` must agree with these functions, and these with enumeration.
 
 S. Sarawagi (2006), "Efficient inference on sequence segmentation models", Proc. 23rd ICML.
 """
@@ -32,11 +33,12 @@ def is_active(kind, start, stop, i: int, j: int) -> np.ndarray:
 
 
 def every_segment(X: SegmentPotentials, max_length: int) -> SegmentPotentials:
-    """The model before this paper: each segment of up to ``max_length`` steps has all its features.
+    """X in the form used before this paper: one potential for each segment.
 
-    Every segment [i, j) becomes one exact potential, whose features are the sum of those of all
-    potentials that are active for it. With Equation 2, θ(i, j, y) = rows(i, j) · W(:, y). A
-    segmenter with ``max_segment_length=max_length`` is the same model on both.
+    Every segment [i, j) of up to ``max_length`` steps becomes one exact potential. Its features are
+    the sum of those of all potentials that are active for it: in Equation 2,
+    θ(i, j, y) = rows(i, j) · W(:, y). A segmenter with ``max_segment_length=max_length`` is the
+    same model on X and on the result.
     """
     sequences = []
     for x in X:
@@ -74,7 +76,7 @@ def reach_forward(start, stop, n: int) -> np.ndarray:
 
 
 def forward_full(n, kind, start, stop, scores, transition, first, max_length=None) -> np.ndarray:
-    """log α of Equations 1 and 2, shape (n + 1, n_labels): the plain recursion, O(n L).
+    """log α of Equations 1 and 2 by the plain recursion in O(n L), shape (n + 1, n_labels).
 
     log α_e(y) = log Σ_{e - L <= s < e} exp(log α^_s(y) + θ(s, e, y)), α^_s = α_s · exp(transition).
     """
@@ -106,7 +108,7 @@ def forward_succinct(n, kind, start, stop, scores, transition, first):
     A, L = reach_back(start, stop, n), len(transition)
     log_alpha, log_p = np.full((2, n + 1, L), -np.inf)
     for i in range(1, n + 1):
-        new = (stop == i) & (kind & 2 > 0)  # nothing that starts at A(i - 1) or before stops here
+        new = (stop == i) & (kind & 2 > 0)  # none that starts at A(i - 1) or before stops at i
         a = scores[new].sum(axis=0)
         a_on = scores[new & (kind & 1 > 0)].sum(axis=0)
         terms, on = [log_p[i - 1] + a], [log_p[i - 1] + a_on]

@@ -115,5 +115,5 @@ def test_a_constraint_that_leaves_no_path_is_an_error():
     X, y = [np.eye(2)], [["a", "b"]]
     model = CRFTagger(constraints=[[False, True], [False, False]]).fit(X, y)
     for question in (model.predict, model.predict_proba, OnlineDecoder(model).fit(X, y).predict):
-        with pytest.raises(ValueError, match=r"[Ss]equence 0.*every path meets a score of -inf"):
+        with pytest.raises(ValueError, match=r"[Ss]equence 0.*every path contains a score of -inf"):
             question([np.ones((3, 2))])

@@ -16,7 +16,7 @@ _halves = load_kernel("sklseq.inference.kernels._halves")
 
 __all__ = ["best_path_in_parts", "sums_by_halves"]
 
-# Rows after which recursions from different starts are compared.
+# Rows of a part that are computed from both starting rows before the results are compared.
 JOIN = 512
 
 
@@ -28,20 +28,20 @@ def sums_by_halves(
     Parameters
     ----------
     psi : ndarray of shape (n_rows, width)
-        Scores with those of start and end; they become marginals unless NaN is returned.
+        Scores, including start and end scores; they become marginals unless NaN is returned.
     weight : float or None
-        Factor of the pair marginals that ``work.pairwise`` gets; None: no pair marginals.
+        Factor of the pair marginals added to ``work.pairwise``; None: no pair marginals.
     chain : Transitions
         Exponentiated, without ``pairs``.
     work : Workspace
     threads : Threads
     many : bool
-        Whether labels are so many that pair marginals are added up in batches.
+        Whether there are so many labels that pair marginals are added up in batches.
 
     Returns
     -------
     float
-        log Z; NaN if the sequence has to be done in the log domain.
+        log Z; NaN if the sequence needs the log domain.
     """
     T, L, (e, alpha, inverse_c) = len(psi), chain.n_labels, (work.e, work.alpha, work.inverse_c)
     rows, shift = (slice(0, T // 2), slice(T // 2, T)), work.shift
@@ -82,35 +82,37 @@ def sums_by_halves(
 
 
 def best_path_in_parts(psi: np.ndarray, chain: Any, labels: np.ndarray, threads: Threads) -> float:
-    """Viterbi on one sequence, a part in each thread: the labels that one thread finds.
+    """Viterbi on one sequence with one part in each thread; labels are the same as with one thread.
 
     The recursion of a part starts before the row delta_{a-1} that it needs is known, as if the
-    sequence began with it. When it is known, ``JOIN`` rows are done again. If the last of them is
-    the same, bit by bit, so are all after it, since each row is a function of the one before; this
-    is so once all best paths share a label, as they do after some rows of most models. If not, the
-    whole part is done again. Paths are traced back likewise.
+    sequence began with the part. Once delta_{a-1} is known, the first ``JOIN`` rows are computed
+    again. If the last of them is the same, bit by bit, so are all rows after it, since each row is
+    a function of the row before. This holds once all best paths share a label, which most models
+    reach after a few rows. Otherwise the whole part is computed again. The traceback works in the
+    same way.
 
     Parameters
     ----------
     psi : ndarray of shape (n_rows, width)
-        Scores with those of start and end; overwritten.
+        Scores, including start and end scores; overwritten.
     chain : Transitions
         Without ``pairs``.
     labels : int32 ndarray of shape (n_rows,)
-        Where the path is written.
+        Output: the path.
     threads : Threads
 
     Returns
     -------
     float
-        Its score, -inf if no path is allowed.
+        Score of the path, -inf if no path is allowed.
     """
     L, n = chain.n_labels, min(threads.n, max(len(psi) // (2 * JOIN), 1))
     cuts = np.linspace(0, len(psi), n + 1).astype(int).tolist()
     parts = list(zip(cuts[:-1], cuts[1:]))
 
     def guess(part: tuple[int, int]) -> tuple[np.ndarray | None, float]:
-        # The scores of a part, and that of its best path, after the first JOIN rows.
+        # Run the recursion of a part without the row before it. Returns a copy of its scores, and
+        # the score of its best path after the first JOIN rows.
         a, b = part
         if a == 0:
             return None, run(psi[:b], labels[:b])

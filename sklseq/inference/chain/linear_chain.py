@@ -1,7 +1,7 @@
 """Inference on a linear chain: best path, n best, log Z and marginals, samples.
 
-Everything here sees potentials only: emission scores, transition scores, offsets. The
-recursions are in ``_chain.pyx``, their specification in ``reference.py``.
+All functions take potentials: emission scores, transition scores, offsets. The recursions are in
+``_chain.pyx``, their specification in ``reference.py``.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ __all__ = [
     "viterbi",
 ]
 
-# Rows worked on at a time: few enough for the cache, enough for several threads. Between kernels a
-# block costs some 25 µs in which no other thread runs Python: with 1024 rows, 5 % of an evaluation.
+# Rows of a block: few enough for the cache, many enough for several threads. The Python code of a
+# block takes some 25 µs in which no other thread runs Python: with 1024 rows, 5 % of an evaluation.
 BLOCK_ROWS = 2048
 
-# Rows of a sequence from which on several threads share it: sums over it take half a millisecond at
-# least, and handing over some 0.1 ms.
+# Rows from which on several threads work on one sequence: its sums take at least 0.5 ms, starting
+# the threads takes some 0.1 ms.
 SHARED_ROWS = 1 << 14
 
-# From this number of labels and of sequences in a block on, the sequences of a block are worked on
-# together: a row of the matrix then serves several. Measured against one after the other, one
-# thread, sequences of 25 rows, float64: sums 1.05 times as fast with 9 labels, 1.3 with 22, 1.8
-# with 100 and 2.3 with 400; maxima 1.2, 1.3, 1.6 and 1.6. With fewer sequences nothing is gained,
-# but for sums from MANY_LABELS on: 1.1 with 16, 1.4 with 100 (pair marginals are a product of
-# matrices then). Rows of up to 4 labels stay in registers however they are worked on. A portable
-# x86-64 build has too few registers for batched float64 sums: 0.87, so it takes the other way.
-STEP_LABELS = 5
-STEP_SEQUENCES = 4
+# Labels, and sequences in a block, from which on kernels process the sequences of a block batched,
+# so that each row of the matrix is loaded once for several sequences. Measured against one sequence
+# at a time, with one thread, sequences of 25 rows and float64: sums are 1.05 times as fast with 9
+# labels, 1.3 with 22, 1.8 with 100 and 2.3 with 400; maxima 1.2, 1.3, 1.6 and 1.6. Fewer sequences
+# gain nothing, except sums with at least MANY_LABELS labels: 1.1 with 16, 1.4 with 100 (pair
+# marginals are then a product of matrices). Rows of up to 4 labels stay in registers in both ways.
+# A portable x86-64 build has too few registers for batched float64 sums (0.87): it never uses them.
+BATCHED_LABELS = 5
+BATCHED_SEQUENCES = 4
 MANY_LABELS = 16
 
 
@@ -69,8 +69,8 @@ class Marginals(NamedTuple):
     marginals : ndarray of shape (n_rows, n_labels)
         Probability of each label at each row.
     pairwise : ndarray of shape (n_labels, n_labels)
-        Expected number of transitions i → j, summed over the rows of all sequences. (Of single
-        entries of a RowTransitions: its ``expected``, if it has one.)
+        Expected number of transitions i → j, summed over the rows of all sequences. (Expected
+        numbers for single entries of a RowTransitions are added to its ``expected``.)
     """
 
     log_z: np.ndarray
@@ -89,12 +89,12 @@ class Transitions:
         Scores of the first and the last label; None means 0.
     dtype : numpy dtype, float32 or float64
     pairs : PairLists, optional
-        The transitions that do not score what most of their column do, where these are few.
+        Sparse transitions: those whose score is not the common score of their column, if few.
 
     Attributes
     ----------
     rows : RowTransitions or None
-        Entries of single rows, of the type of the others; ``pairs`` is then None.
+        Scores of single rows, of the same type as the others; ``pairs`` is then None.
     """
 
     rows: RowTransitions | None = None
@@ -114,7 +114,7 @@ class Transitions:
 
     @cached_property
     def score_t(self) -> np.ndarray:
-        """``score`` transposed, for tracing best paths back."""
+        """``score`` transposed, for the traceback of best paths."""
         return np.ascontiguousarray(self.score.T)
 
     def _padded(self, scores: Any, fill: float) -> np.ndarray:
@@ -126,8 +126,8 @@ class Transitions:
     def exponentiate(self, highest: float = -np.inf) -> Transitions:
         """Fill ``top``, ``check``, and ``E`` and ``E_t`` or ``listed``, for scaled recursions.
 
-        ``highest``: the largest score of entries of single rows. What exceeds ``top`` by far is
-        left to the log domain, which is slower.
+        ``highest``: the largest score of entries of single rows. Sequences with scores far above
+        ``top`` are computed in the log domain, which is slower.
         """
         L = self.n_labels
         top = max(float(self.score.max()), highest)
@@ -145,13 +145,13 @@ class Transitions:
         return self
 
     def find_pairs(self, n_rows: int, question: str = "sums") -> None:
-        """Fill ``pairs`` if lists are faster for a question on so many rows."""
+        """Fill ``pairs`` if sparse transitions are faster for a question on ``n_rows`` rows."""
         if self.rows is None:
             L = self.n_labels
             self.pairs = find_pairs(self.score[:L, :L], self.dtype, question, n_rows=n_rows)
 
     def part(self, first: int, last: int) -> Transitions:
-        """The same for rows ``first`` to ``last - 1``."""
+        """The transitions of rows ``first`` to ``last - 1``."""
         if self.rows is None:
             return self
         chain = copy(self)
@@ -173,12 +173,12 @@ class Transitions:
 class Workspace:
     """Scratch arrays for :meth:`forward_backward` on up to ``n_rows`` rows at a time.
 
-    ``pairs``: those of the chains to come.
+    ``pairs``: those of the chains for which it will be used.
 
     Attributes
     ----------
     threads : Threads or None
-        Whose two threads share each sequence that is alone in its block; set by the caller.
+        Two threads that work together on a sequence that is alone in its block; set by the caller.
     """
 
     threads: Threads | None = None
@@ -188,8 +188,8 @@ class Workspace:
         self.alpha = np.empty((n_rows, width), dtype=dtype)
         self.inverse_c = np.empty(n_rows, dtype=dtype)
         self.shift = np.empty(n_rows, dtype=dtype)
-        # Sums of pair marginals: those of scaled recursions, to be multiplied by E, of all pairs
-        # or of the listed ones; and those from the log domain as they are, where there are any.
+        # Sums of pair marginals: `pairwise` from scaled recursions, to be multiplied by E, for all
+        # pairs or for sparse transitions; `exact` from the log domain, None if there are none.
         if pairs is None:
             self.scratch = np.empty((width, width), dtype=dtype)
             self.pairwise = np.zeros((width, width))
@@ -200,7 +200,7 @@ class Workspace:
         self.factors = np.empty(0, dtype=dtype)  # of entries of single rows
 
     def forget(self) -> None:
-        """Start sums of pair marginals anew."""
+        """Reset the sums of pair marginals."""
         self.pairwise[:] = 0
         self.exact = self.row_pairs = None
 
@@ -210,12 +210,13 @@ class Workspace:
     ) -> None:  # fmt: skip
         """Turn scores ``psi`` (padded) into marginals, in place; log Z goes into ``log_z``.
 
-        Pair marginals, times the sequence's weight, are added up in this workspace; with weights
-        None, none are computed. log Z is -inf where no path is allowed; the marginals of that
-        sequence mean nothing. ``rows``: entries of these rows, whose expectations are added, too.
+        Pair marginals, times the sequence's weight, are added up in this workspace; if ``weights``
+        is None, none are computed. log Z is -inf if no path is allowed, and the marginals of that
+        sequence are then undefined. ``rows``: scores of these rows, to whose ``expected``
+        expectations are added.
         """
         if rows is not None and chain.pairs is not None:
-            raise ValueError("Entries of single rows need a chain without lists of pairs.")
+            raise ValueError("Scores of single rows need a chain whose pairs are None.")
         n, L, n_sequences = len(psi), chain.n_labels, len(log_z)
         chain.fold_boundaries(psi, offsets)
         plain = chain.pairs is None and rows is None
@@ -236,7 +237,7 @@ class Workspace:
             self.keep_logs(at, log_alpha)
 
     def _scaled(self, psi, offsets, weights, chain: Transitions, log_z, rows) -> None:
-        # One thread; log_z becomes NaN where a sequence has to be done in the log domain.
+        # Scaled recursions in one thread; log_z of sequences that need the log domain becomes NaN.
         n, L, n_sequences = len(psi), chain.n_labels, len(log_z)
         _chain.scale_rows(psi, self.e[:n], self.shift[:n], L)
         self.keep_factors(n)
@@ -261,7 +262,7 @@ class Workspace:
         """Called with ``e`` of n rows, before it is overwritten; for subclasses."""
 
     def keep_logs(self, rows: slice, log_alpha: np.ndarray) -> None:
-        """Called with log alpha of a sequence that was done in the log domain; for subclasses."""
+        """Called with log alpha of a sequence computed in the log domain; for subclasses."""
 
     def _row_factors(self, rows: RowTransitions, chain: Transitions) -> tuple:
         if self.row_pairs is None:
@@ -271,9 +272,9 @@ class Workspace:
         return row_factors(rows, chain, self.factors[: len(rows.score)])
 
     def pairwise_sum(self, chain: Transitions) -> np.ndarray:
-        """Pair marginals summed since this workspace was made, shape (n_labels, n_labels).
+        """Pair marginals summed since the last :meth:`forget`, shape (n_labels, n_labels).
 
-        Where the chain has ``pairs``, of these only.
+        If the chain has ``pairs``, the sums of other pairs are 0.
         """
         L, pairs = chain.n_labels, chain.pairs
         if pairs is None:
@@ -287,8 +288,10 @@ class Workspace:
 
 
 def row_factors(rows: RowTransitions, chain: Transitions, factors: np.ndarray) -> tuple:
-    """Entries for scaled recursions, and whether condition 2 has to be checked; None instead: a
-    factor is too large for them. ``factors``: room for them."""
+    """Entries for scaled recursions, and whether condition 2 has to be checked.
+
+    The last is None if a factor is too large for them. ``factors`` is memory for the factors.
+    """
     least, largest = _chain.row_factors(rows.score, chain.top, factors)
     check = chain.check or least < _chain.MIX[chain.dtype.name] or largest > 1
     possible = largest <= _chain.LARGEST[chain.dtype.name]
@@ -296,12 +299,15 @@ def row_factors(rows: RowTransitions, chain: Transitions, factors: np.ndarray) -
 
 
 def is_batched(n_labels: int, n_sequences: int) -> bool:
-    """Whether it is faster to work on the sequences of a block together."""
-    return n_labels >= STEP_LABELS and n_sequences >= STEP_SEQUENCES
+    """Whether batched kernels are faster for the sequences of a block."""
+    return n_labels >= BATCHED_LABELS and n_sequences >= BATCHED_SEQUENCES
 
 
 def longest_first(offsets: np.ndarray) -> np.ndarray:
-    """Sequences sorted by length, with room for two more numbers each: (3, n_sequences)."""
+    """Sequences from the longest to the shortest in row 0 of an array (3, n_sequences).
+
+    Kernels use the other two rows as scratch memory.
+    """
     order = np.empty((3, len(offsets) - 1), dtype=np.intp)
     order[0] = np.argsort(offsets[:-1] - offsets[1:], kind="stable")
     return order
@@ -319,10 +325,10 @@ def row_blocks(offsets: np.ndarray, block_rows: int = BLOCK_ROWS) -> list[tuple[
 
 
 def is_shared(offsets: np.ndarray, block: tuple[int, int], n_threads: int) -> bool:
-    """Whether all threads are to work on a block together, a single sequence.
+    """Whether the threads work together on a block: it is one long sequence.
 
-    Sums over it take two of them: of more threads, it would have to keep one busy for longer than
-    the others.
+    Only two threads take part in its sums. With more threads, the sequence must therefore have more
+    than 1 / n_threads of all rows.
     """
     if n_threads == 1 or block[1] - block[0] > 1:
         return False
@@ -354,16 +360,15 @@ def forward_backward(
         Scores of each label at each row, of all sequences one after the other; -inf forbids.
     transition : array-like of shape (n_labels, n_labels), or RowTransitions
         Scores of label i followed by j; -inf forbids. Scores that differ from row to row: an array
-        of shape (n_rows, n_labels, n_labels), the matrix of row t being that of the step from row
-        t - 1 to row t (those of first rows of sequences are ignored, but must be finite or -inf);
-        or a
-        :class:`RowTransitions`, where few of them differ. Padded batches: :func:`from_padded`.
+        of shape (n_rows, n_labels, n_labels), where matrix t is for the step from row t - 1 to row
+        t (those of first rows of sequences are ignored, but must be finite or -inf); or a
+        :class:`RowTransitions`, if few of them differ. For padded batches see :func:`from_padded`.
     offsets : array-like of shape (n_sequences + 1,), optional
         Sequence s is rows ``offsets[s]:offsets[s + 1]``. By default all rows are one sequence.
     start, end : array-like of shape (n_labels,), optional
         Scores of the first and of the last label.
     weights : array-like of shape (n_sequences,), optional
-        What each sequence counts in ``pairwise``; a negative one is subtracted. By default 1.
+        Weight of each sequence in ``pairwise``; may be negative. By default 1.
 
     Returns
     -------
@@ -377,7 +382,7 @@ def forward_backward(
 
     Notes
     -----
-    Cost O(n_rows · n_labels²) time; a fixed number of rows is held beside input and output.
+    Cost O(n_rows · n_labels²) time; memory of a fixed number of rows beside input and output.
     The recursion is scaled (Rabiner 1989, §V.A) and proven exact or redone in the log domain.
 
     References
@@ -395,7 +400,7 @@ def forward_backward(
     emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
     chain.find_pairs(len(emission))
     if chain.pairs is not None and chain.pairs.free.any():
-        chain.pairs = None  # pair marginals are wanted of pairs that are not listed, too
+        chain.pairs = None  # ``pairwise`` needs all pairs, not only sparse transitions
     chain.exponentiate(-np.inf if chain.rows is None else chain.rows.score.max(initial=-np.inf))
     n_sequences = len(offsets) - 1
     weights = np.ones(n_sequences) if weights is None else check_weights(weights, n_sequences)
@@ -471,7 +476,7 @@ def best_paths(
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Viterbi on padded scores, which are overwritten; -inf marks a sequence without a path.
 
-    ``rows``: entries of these rows. ``threads``: those that share a sequence that is alone.
+    ``rows``: transition scores of these rows. ``threads``: those for a sequence that is alone.
     """
     labels = np.zeros(len(psi), dtype=np.int32)
     scores = np.zeros(len(offsets) - 1)
@@ -510,7 +515,7 @@ def nbest(
     emission, transition, offsets
         As in :func:`forward_backward`.
     n : int, default=10
-        How many paths to look for.
+        Number of paths.
     start, end
         As in :func:`forward_backward`.
 
@@ -590,7 +595,7 @@ def sample(
     emission, transition, offsets
         As in :func:`forward_backward`.
     n_samples : int, default=1
-        How many paths to draw for each sequence.
+        Number of paths for each sequence.
     start, end
         As in :func:`forward_backward`.
     random_state : int, Generator, RandomState or None
@@ -642,7 +647,7 @@ def sample(
 
 
 def check_n_samples(n_samples: Any) -> None:
-    """Raise a ValueError unless so many samples can be drawn."""
+    """Raise a ValueError unless ``n_samples`` is a non-negative integer."""
     if not (isinstance(n_samples, (int, np.integer)) and n_samples >= 0):
         raise ValueError(f"n_samples must be a non-negative integer; got {n_samples!r}.")
 
@@ -661,7 +666,7 @@ def as_generator(random_state) -> np.random.Generator | np.random.RandomState:
 
 
 def repeatable_generator(random_state) -> np.random.Generator | np.random.RandomState:
-    """The same, but None means the same generator every time."""
+    """:func:`as_generator`, with seed 0 for None, so that results are reproducible."""
     return as_generator(0 if random_state is None else random_state)
 
 
@@ -675,8 +680,8 @@ def check_paths(log_z: np.ndarray, first: int = 0, known: bool = False) -> None:
     bad = np.flatnonzero(log_z == -np.inf)
     if bad.size:
         raise ValueError(
-            f"Sequence {bad[0] + first} has no allowed label path: every path meets a score of "
-            "-inf. "
+            f"Sequence {bad[0] + first} has no allowed label path: every path contains a score "
+            "of -inf. "
             + ("Correct its labels in known, or allow" if known else "Allow")
             + " more transitions or start and end labels."
         )
@@ -685,8 +690,8 @@ def check_paths(log_z: np.ndarray, first: int = 0, known: bool = False) -> None:
 def plain_scores(
     emission: np.ndarray, chain: Transitions, offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    # Unpadded float64, boundaries folded in, for the kernels of single sequences. Entries of single
-    # rows become float64, too.
+    # Scores for the kernels of single sequences: unpadded, float64, start and end scores added to
+    # the rows. Scores of single rows in `chain` are converted to float64.
     L = chain.n_labels
     if chain.rows is not None:
         chain.rows = chain.rows.astype(np.float64)
@@ -707,7 +712,7 @@ def check_chain(emission, transition, offsets, start, end, online=False):
     start = None if start is None else check_scores(start, "start", (L,), dtype)
     end = None if end is None else check_scores(end, "end", (L,), dtype)
     offsets = check_offsets([0, len(emission)] if offsets is None else offsets, len(emission))
-    if not online:  # a stream has limits of its own
+    if not online:  # online decoding has its own limits
         entries = None if rows is None else rows.score
         check_sums(
             2 * len(emission) + 2, emission=emission, transition=transition, start=start, end=end,
@@ -719,7 +724,7 @@ def check_chain(emission, transition, offsets, start, end, online=False):
 
 
 def check_transition(transition: Any, n_rows: int, L: int, dtype: Any) -> tuple:
-    """Scores that rows share, shape (L, L), and a RowTransitions or None."""
+    """The shared scores, shape (L, L), and a RowTransitions or None."""
     if not isinstance(transition, RowTransitions):
         transition = as_numbers(transition, "transition")
         if transition.ndim != 3:
@@ -737,7 +742,7 @@ def check_transition(transition: Any, n_rows: int, L: int, dtype: Any) -> tuple:
 
 
 def check_sums(n_terms: int, **scores) -> None:
-    """Raise unless no sum of ``n_terms`` scores can overflow, nor three in their own type."""
+    """Raise if a sum of ``n_terms`` scores can overflow, or a sum of three in their own type."""
     scores = {name: x for name, x in scores.items() if x is not None}
     for name, x in scores.items():
         largest = 0.99 * min(np.finfo(x.dtype).max / 3, np.finfo(np.float64).max / n_terms)

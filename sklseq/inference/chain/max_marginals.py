@@ -12,7 +12,7 @@ from sklseq.inference.chain.row_transitions import TransitionLike
 
 __all__ = ["max_marginals"]
 
-MOST = 2**18  # numbers of the array of pairs of labels that is held at a time
+MOST = 2**18  # limit of the size of temporary arrays (sequences, n_labels, n_labels)
 
 
 def max_marginals(
@@ -40,8 +40,8 @@ def max_marginals(
     Returns
     -------
     ndarray of shape (n_rows, n_labels), float64
-        -inf for a label that no allowed path has at this row. The largest of each row of a sequence
-        is the score of its best path, up to rounding.
+        -inf for a label that no allowed path has at this row. The maximum of each row is the score
+        of the best path of its sequence, up to rounding.
 
     Raises
     ------
@@ -50,8 +50,8 @@ def max_marginals(
 
     Notes
     -----
-    Cost O(n_rows · n_labels²) time, in NumPy: row t of many sequences at once, so that a few long
-    sequences take more time than many short ones; O(n_rows · n_labels) memory.
+    Cost O(n_rows · n_labels²) time and O(n_rows · n_labels) memory. NumPy processes row t of many
+    sequences in one call, so a few long sequences take more time than many short ones.
 
     References
     ----------
@@ -84,7 +84,7 @@ def max_marginals(
 
 
 def _steps(offsets: np.ndarray, width: int) -> Iterator[np.ndarray]:
-    # Rows t = 1, 2, … of up to `width` sequences at a time; the longest are together.
+    # Rows t = 1, 2, … of up to `width` sequences of similar lengths at a time, longest first.
     lengths = np.diff(offsets)
     order = np.argsort(-lengths, kind="stable")
     for a in range(0, len(order), width):

@@ -14,12 +14,12 @@ __all__ = ["NoValidAnswerError", "best_paths_once"]
 
 _once = load_kernel("sklseq.inference.kernels._once")
 
-# Most pointers of one sequence: 256 MB.
+# Limit of the number of pointers for one sequence: 256 MB.
 MOST_POINTERS = 1 << 26
 
 
 class NoValidAnswerError(ValueError):
-    """A sequence has no valid labeling or segmentation, or none that a search can find."""
+    """A sequence has no valid labeling or segmentation, or the search for it failed."""
 
 
 def best_paths_once(
@@ -33,13 +33,14 @@ def best_paths_once(
     best : ndarray of shape (n_rows,)
         Labels of the best path of each sequence without the rule.
     potentials : tuple (emission, transition, start, end, offsets)
-        Of the linear chain.
+        Scores of the linear chain.
     rules : SpanRules
-        How label paths are read; of conlleval or of runs, where each row inside is in a span.
+        Rules by which spans are read from labels: those of conlleval or of runs, under which each
+        row inside is in a span.
     once : ndarray of bool, shape (n_types,)
-        The types that may occur once.
+        The types that may occur at most once.
     otherwise_best : bool, default=False
-        Whether a sequence without such a path gets the best one of all, in place of the error.
+        Whether a sequence without such a path gets the best path of all, instead of an error.
 
     Returns
     -------
@@ -52,17 +53,17 @@ def best_paths_once(
 
     Notes
     -----
-    If the best path without the rule repeats types R, the best path that repeats none of R is found
-    next, and the types that this one repeats are added to R, until it repeats
-    none. Each search leaves out a part of the rule only, so a path that obeys all of it is the best
-    one that does.
+    Let R be the types that the best path without the rule repeats. The search finds the best path
+    that repeats no type of R, adds the types that this path repeats to R, and is run again until
+    the path repeats none. Each search relaxes the rule, so a path that obeys all of it is the best
+    of those that do.
 
     A search extends Viterbi's states by the set m of those types in R that have begun:
 
         δ_t(m, j) = ψ_t(j) + max_i δ_{t-1}(m \ r, i) + ψ(i, j)   where a span of type r begins,
         δ_t(m, j) = ψ_t(j) + max_i δ_{t-1}(m, i) + ψ(i, j)       elsewhere.
 
-    Cost O(2^|R| · n_labels²) a row, for the sequences concerned.
+    Cost O(2^|R| · n_labels²) for each row of a sequence with R not empty.
     """
     emission, transition, first, last, offsets = potentials
     codes, more = best.copy(), _repeated(best, offsets, rules) & once

@@ -438,6 +438,6 @@ def no_path(where: str, at_end: bool = False) -> ValueError:
             "row. Allow one of them."
         )
     return ValueError(
-        f"No label is allowed at {where}, after those before it: every path meets a score of -inf. "
-        "Allow more transitions, or wait longer (a lower latency_cost, a larger max_latency)."
+        f"No label is allowed at {where}, after those before it: every path contains a score of "
+        "-inf. Allow more transitions, or wait longer (a lower latency_cost, a larger max_latency)."
     )

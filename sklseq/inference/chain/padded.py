@@ -1,4 +1,4 @@
-"""Padded batches of sequences, as deep-learning packages hold them, and packed rows."""
+"""Conversion between packed rows and padded batches, the form of deep-learning packages."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def from_padded(
     lengths : array-like of int, shape (n_sequences,), optional
         Numbers of rows. By default all rows belong to their sequence.
     mask : array-like of bool, shape (n_sequences, n_steps), optional
-        In place of ``lengths``: True for the rows of each sequence, the first ones.
+        Alternative to ``lengths``: True for the rows of each sequence, which must come first.
 
     Returns
     -------
     PackedScores
-        Named tuple ``(emission, transition, offsets)``, for ``viterbi(*packed)`` and all others.
+        Named tuple ``(emission, transition, offsets)``, for calls such as ``viterbi(*packed)``.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def _rows_kept(shape: tuple, lengths: ArrayLike | None, mask: ArrayLike | None) 
     # Whether each row belongs to its sequence.
     n, T = shape
     if lengths is not None and mask is not None:
-        raise ValueError("lengths and mask say the same; give one of them.")
+        raise ValueError("lengths and mask exclude each other; give one of them.")
     if mask is not None:
         mask = np.asarray(mask)
         if mask.shape != shape or mask.dtype != np.bool_:
@@ -137,7 +137,7 @@ def to_padded(values: ArrayLike, offsets: ArrayLike, fill: float = 0) -> np.ndar
         Labels or marginals, for example.
     offsets : array-like of shape (n_sequences + 1,)
     fill : number, default=0
-        Value of padding; one that the type of ``values`` holds: no NaN for integers.
+        Value of padding; the type of ``values`` must be able to hold it: no NaN for integers.
 
     Returns
     -------
@@ -168,7 +168,7 @@ def to_padded(values: ArrayLike, offsets: ArrayLike, fill: float = 0) -> np.ndar
 
 
 def _as_type(fill: float, dtype: np.dtype) -> np.ndarray:
-    # The number in a type that holds it: up to rounding of floats.
+    # `fill` as a number of `dtype`, which must hold it exactly or, for floats, up to rounding.
     given = as_numbers(fill, "fill")
     if given.ndim:
         raise ValueError(f"fill must be one number; got an array of shape {given.shape}.")

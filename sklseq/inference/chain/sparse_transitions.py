@@ -1,6 +1,6 @@
-"""Sparse transition matrices: most pairs of labels have one score, and the others are listed.
+"""Sparse transition matrices: most pairs of a column score the same, and the others are listed.
 
-What is computed with them: ``_sparse.pxd``.
+``_sparse.pxd`` has the recursions that use them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import numpy as np
 
 __all__ = ["ListedFactors", "PairLists", "find_pairs", "most_listed", "positive_factors"]
 
-# Lists are used where the fraction of pairs in them is at most a - b / n_labels: measured with one
-# thread, 80 sequences of 25 rows, and a fifth of the gain left as a margin. The matrix costs
-# n_labels² a row, lists n_labels and each of their pairs.
+# Lists are used if they hold at most the fraction a - b / n_labels of all pairs; the values are
+# (a, b), measured with one thread and 80 sequences of 25 rows, less a fifth of the gain.
+# A row costs n_labels² with the matrix, and n_labels plus the number of listed pairs with lists.
 LIMITS = {
     ("updates", "float64"): (0.52, 7.0),
     ("sums", "float64"): (0.36, 14.0),
@@ -22,32 +22,34 @@ LIMITS = {
     ("maxima", "float32"): (0.24, 33.0),
 }
 
-# With fewer rows than this it does not pay to look for pairs to list, which takes a few passes over
-# all pairs: about what 50 rows then gain.
+# With fewer rows than this no lists are made: finding the pairs takes a few passes over the matrix,
+# about the time that lists save in 50 rows.
 LIST_ROWS = 100
 
-# Kernels of lists work on eight numbers at a time; rows of fewer labels are padded to two or four.
+# Lists need at least this many labels: their kernels process eight numbers at a time, but rows of
+# fewer labels are padded to two or four only.
 LEAST_LABELS = 5
 
 
 class PairLists:
-    """Pairs of labels (i, j), by rows and by columns; the others of column j score 0, or -inf.
+    """Listed pairs of labels (i, j), by rows and by columns; other pairs score 0 or -inf.
 
     Parameters
     ----------
     listed : bool ndarray of shape (n_labels, n_labels)
         The pairs to list.
     free : bool ndarray of shape (n_labels,)
-        Columns of which all other pairs score 0; in other columns they are forbidden.
+        Whether pairs of the column that are not listed score 0; otherwise they are forbidden.
 
     Attributes
     ----------
     rows, columns : (start, at)
-        Entries ``start[k]:start[k + 1]`` are in row or column k, and in column or row ``at``.
+        Entries ``start[k]:start[k + 1]`` are those of row (or column) k; ``at`` is their column
+        (or row).
     i, j : ndarray of shape (n_pairs,)
-        Of the entries by rows.
+        Labels of the entries, sorted by rows.
     by_column : ndarray of shape (n_pairs,)
-        Numbers, by rows, of the entries by columns.
+        Permutation that sorts the entries by columns.
     """
 
     def __init__(self, listed: np.ndarray, free: np.ndarray):
@@ -66,7 +68,7 @@ class PairLists:
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), at.astype(np.int32)
 
     def scores(self, score: np.ndarray) -> tuple:
-        """Lists of the columns and rows of ``score``, and a mask, as maxima want them."""
+        """Lists of the columns and rows of ``score``, and a mask, in the form for maxima."""
         values, free = score[self.i, self.j].astype(np.float64), self.free.astype(np.float64)
         columns = (*self.columns, values[self.by_column], None, None, free, 0.0)
         return columns, (*self.rows, values, None, None, None, 0.0), self.listed
@@ -75,22 +77,22 @@ class PairLists:
 def positive_factors(score: np.ndarray) -> np.ndarray:
     """exp(score), at least the smallest normal number unless the score is -inf.
 
-    A factor of 0 means "forbidden" to the kernels: what they find lost to a factor too small is
-    done again in the log domain, what is forbidden is not.
+    For the kernels, a factor of 0 means "forbidden". Sums that lose accuracy because of a factor
+    too small are computed again in the log domain; forbidden ones are not.
     """
     least = np.finfo(score.dtype).tiny
     return np.where(score > -np.inf, np.maximum(np.exp(score), least), score.dtype.type(0))
 
 
 class ListedFactors(NamedTuple):
-    """exp(score - top), as the sums of ``_sparse.pxd`` want it.
+    """exp(score - top) in the form for the sums of ``_sparse.pxd``.
 
     Attributes
     ----------
     columns, rows : tuple
         Lists of the columns and of the rows of the matrix.
     factors : ndarray of shape (n_pairs,)
-        Of the listed pairs, by rows.
+        Factors of the listed pairs, by rows.
     least : float
         The smallest factor of all pairs.
     """
@@ -104,10 +106,10 @@ class ListedFactors(NamedTuple):
     def of(
         cls, pairs: PairLists, score: np.ndarray, top: float, floor: float, mix: float
     ) -> ListedFactors:
-        """Factors of ``score``, and the floor below which sums of them count as lost.
+        """Factors of ``score``, and the floor below which their sums count as inaccurate.
 
-        No floor is needed where all factors are at least ``mix``. Where it is, an entry of at
-        least the floor times the smallest factor is still far above the smallest normal number.
+        No floor is needed if all factors are at least ``mix``. Otherwise the floor is so large that
+        its product with the smallest factor is still far above the smallest normal number.
         """
         E = positive_factors(score[pairs.i, pairs.j].astype(np.float64) - top)
         base = np.where(pairs.free, positive_factors(np.float64(-top)), 0.0)
@@ -131,19 +133,19 @@ def find_pairs(
     transition: np.ndarray, dtype, question: str = "sums", wanted: np.ndarray | None = None,
     n_rows: int = LIST_ROWS,
 ) -> PairLists | None:  # fmt: skip
-    """The pairs to list of transition scores, or None where the matrix itself is faster.
+    """Lists of the pairs of transition scores, or None if the dense matrix is faster.
 
     Parameters
     ----------
     transition : ndarray of shape (n_labels, n_labels)
     dtype : numpy dtype
-        Of emission scores.
+        Type of emission scores.
     question : {"sums", "updates", "maxima"}
-        Updates are sums over one sequence at a time, while weights change.
+        The recursions; "updates" are sums over one sequence at a time with changing weights.
     wanted : bool ndarray of shape (n_labels, n_labels), optional
-        Pairs to list whatever they score: their expected counts are asked for.
+        Pairs that are listed whatever their score, because their expected counts are needed.
     n_rows : int, optional
-        How many rows there are to work on, if that may be few.
+        Number of rows, if that may be small.
     """
     limit = most_listed(len(transition), dtype, question)
     if limit <= 0 or n_rows < LIST_ROWS or (wanted is not None and wanted.sum() > limit):

@@ -824,7 +824,7 @@ def check_segmentations(log_z: np.ndarray, first: int = 0) -> None:
     bad = np.flatnonzero(log_z == -np.inf)
     if bad.size:
         raise ValueError(
-            f"Sequence {bad[0] + first} has no allowed segmentation: every one meets a score of "
+            f"Sequence {bad[0] + first} has no allowed segmentation: each one contains a score of "
             "-inf or a segment that is too long. Allow more transitions or longer segments."
         )
 
