@@ -66,7 +66,7 @@ class Columns(NamedTuple):
         return self.form, self.sequences, self.names.index(name)
 
     def raw(self, name: str) -> list:
-        """Return the values of a column in each sequence, as they are."""
+        """Return the values of a column in each sequence, without conversion."""
         if isinstance(self.sequences, ColumnSequences):
             if name not in self.sequences.columns_:
                 raw_column(self.sequences.columns_, name, 0)  # which raises the error
@@ -81,10 +81,10 @@ class Columns(NamedTuple):
         self, name: str, known: NameTable, first: int, starts: np.ndarray, codes: np.ndarray,
         grow: bool,
     ) -> None:  # fmt: skip
-        """Write the codes of a column's tokens; the first of each sequence at ``starts``.
+        """Write the codes of a column's tokens, from position ``starts[s]`` for sequence s.
 
-        Codes are ``first`` and the number of a token in ``known``. Other tokens have 0, or with
-        ``grow`` are added.
+        The code of a token is ``first`` plus its number in ``known``. Other tokens have code 0, or
+        are added to ``known`` if ``grow``.
         """
         if isinstance(self.sequences, ColumnSequences) and self._encode_rows(
             self.sequences, name, known, first, starts, codes, grow
@@ -98,7 +98,7 @@ class Columns(NamedTuple):
         X: ColumnSequences, name: str, known: NameTable, first: int, starts: np.ndarray,
         codes: np.ndarray, grow: bool,
     ) -> bool:  # fmt: skip
-        # The same for a long column; False if it holds something else than strings.
+        # ``encode`` for columns of all sequences in one; False if the column does not hold strings.
         column = X.columns_.get(name, [None])
         strings = column.distinct if isinstance(column, Coded) else column_list(column)
         found, origin = np.empty(len(strings), dtype=np.int32), np.zeros(1, dtype=np.int64)
@@ -116,7 +116,7 @@ class Columns(NamedTuple):
         return True
 
     def check_lengths(self, name: str, lengths: np.ndarray) -> None:
-        """Raise a ValueError if a column has other lengths than an earlier one."""
+        """Raise a ValueError if the lengths of a column differ from those of an earlier one."""
         if self.form != "columns" or isinstance(self.sequences, ColumnSequences):
             return
         for s, (values, length) in enumerate(zip(self.raw(name), lengths.tolist())):
@@ -149,12 +149,12 @@ class Columns(NamedTuple):
 
 
 def public_name(transform: Any) -> str:
-    """The name of an extractor, or of that which a transform of the runtime stands for."""
+    """Return the class name of an extractor, also for its transform in an exported model."""
     return type(transform).__name__.replace("Transform", "Features")
 
 
 def raw_column(sequence: Any, name: str, s: int) -> Any:
-    """Return a column of sequence ``s``, a mapping or table, as it is."""
+    """Return a column of sequence ``s``, a mapping or table, without conversion."""
     if type(sequence) is list and not sequence:  # an empty sequence may have any form
         return sequence
     try:
@@ -176,7 +176,7 @@ def column_of(sequence: Any, name: str, s: int) -> list:
 
 
 def read_columns(X: TokensLike, names: tuple[str, ...] | None = None) -> Columns:
-    """Check the form of ``X`` and name its columns; the strings are not looked at.
+    """Check the form of ``X`` and name its columns, without a check of the strings.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def read_columns(X: TokensLike, names: tuple[str, ...] | None = None) -> Columns
         if example is not None or _holds_tokens(sequences[:s]):
             raise ValueError(
                 f"All sequences of X must have one form; sequence {s} is {_FORMS[this]}, "
-                f"an earlier one {_FORMS[form]}. Convert them to the same form."
+                f"an earlier sequence is {_FORMS[form]}. Convert them to the same form."
             )
         form, example, at = this, sequence, s
     if example is None:  # plain strings: no example was needed
@@ -220,7 +220,7 @@ def read_columns(X: TokensLike, names: tuple[str, ...] | None = None) -> Columns
 
 
 def select_columns(selected: Any, columns: Columns) -> list[str]:
-    """Return the columns that a parameter ``columns=`` selects by name, by position or None."""
+    """Return the columns that the parameter ``columns`` selects by name or position (None: all)."""
     if selected is None:
         if len(columns.names) > 1:
             raise ValueError(

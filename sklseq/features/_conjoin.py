@@ -75,7 +75,7 @@ class Conjunctions:
     keys : list of list of ndarray of uint64
         For each conjunction the tables of pairs; entry c is the key of code c.
     tables : list of ndarray of int32
-        For each conjunction the output column of each code of its last table, -1: none.
+        For each conjunction the output column of each code of its last table; -1: dropped.
     n : int
         Number of output columns.
     """
@@ -93,7 +93,7 @@ class Conjunctions:
             if kind not in columns:
                 raise ValueError(
                     f"conjoin names the kind {kind!r}, but the extractor gives "
-                    f"{list(columns)[:20]}; take one of those."
+                    f"{list(columns)[:20]}; use one of these."
                 )
         return cls([[[np.array(columns[k]), d] for k, d in c] for c in parsed], [])
 
@@ -171,7 +171,7 @@ class Conjunctions:
 
 
 def _entries(inner: PackedRows, members: np.ndarray, d: int, hashed: bool) -> Entries:
-    """Return the values of one kind at ``d`` from each row; codes number its columns from 1."""
+    """Return the values of one kind at offset ``d`` of each row; its columns have codes from 1."""
     code_of = np.zeros(inner.n_columns, dtype=np.int32)
     # Hashed codes must not depend on the vocabulary of other kinds.
     code_of[members] = members + 1 if hashed else np.arange(1, len(members) + 1)

@@ -1,4 +1,4 @@
-"""Extractor of attributes from feature dicts and attribute lists, as python-crfsuite reads them."""
+"""Extractor of attributes from the feature dicts and attribute lists of python-crfsuite."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
         Type of the output's values.
     transition_features : None, list, array, str, re.Pattern or callable, default=None
         Columns with weights for pairs of successive labels, too, as in
-        :class:`~sklseq.CRFTagger`; the output's ``roles`` say it.
+        :class:`~sklseq.CRFTagger`; they are stored in ``roles`` of the output.
 
     Attributes
     ----------
@@ -51,9 +51,9 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
 
     Notes
     -----
-    Intended differences from python-crfsuite: NaN and infinite weights are errors; so is a string
-    as item, which there means its letters; mappings other than dicts are read like dicts, not as
-    their keys alone; any iterable is an item, with or without a length.
+    Intended differences from python-crfsuite: NaN and infinite weights are errors; a string as
+    item is an error, whereas python-crfsuite reads its letters; mappings other than dicts are read
+    like dicts, not as their keys alone; any iterable is an item, with or without a length.
 
     Cost O(attributes) time. Pairs of strings are looked up without joining them: ``"key:value"``
     is built only once, when it is added to the vocabulary. The hash table for this is built again
@@ -139,13 +139,13 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
         return self
 
     def extend(self, X: SequencesLike) -> DictFeatures:
-        """Add the attributes of further sequences, after those that are known.
+        """Add the attributes of further sequences after the known attributes.
 
         Parameters
         ----------
         X : list of sequences
-            As in ``fit``. Of new attributes, those are added that X has ``min_count`` times. Hashed
-            features stay as they are.
+            As in ``fit``. New attributes that occur in X at least ``min_count`` times are added.
+            Hashed features do not change.
 
         Returns
         -------

@@ -16,7 +16,7 @@ from sklseq.features._packed_rows import PackedRows
 
 
 class DictTransform:
-    """What ``DictFeatures`` does after ``fit``, whose parameters and attributes it has."""
+    """Part of ``DictFeatures`` that transforms, with the same parameters and attributes."""
 
     columns: Any
     n_features: int | None
@@ -30,9 +30,9 @@ class DictTransform:
         return _merged(rows) if unchecked else rows
 
     def names_table(self) -> NameTable:
-        """The table by which attributes are found; made when it is first needed."""
+        """Return the hash table of attribute names, built at the first call."""
         table = self.__dict__.get("_table")
-        if table is None:  # it is not saved
+        if table is None:  # the table is not pickled
             self._table = table = NameTable(list(self.vocabulary_))
         return table
 
@@ -49,7 +49,7 @@ class DictTransform:
     def _read(
         self, sequences: list, table: NameTable, grow: bool = False
     ) -> tuple[PackedRows, bool]:
-        """Rows, and whether one may have an attribute twice."""
+        """Return the rows, and whether a row may have the same attribute twice."""
         n_hashed = int(self.n_features or 0)
         indices, values, indptr, offsets, unchecked = _item_reader.read_items(
             sequences, table, grow, n_hashed
@@ -62,7 +62,7 @@ class DictTransform:
 
 
 def _merged(rows: PackedRows) -> PackedRows:
-    """Rows sorted by column, the values of equal columns added."""
+    """Return rows sorted by column, with the values of equal columns added."""
     owner = np.repeat(np.arange(rows.n_rows), np.diff(rows.indptr))
     order = np.lexsort([rows.indices, owner])
     owner, indices = owner[order], rows.indices[order]
@@ -105,7 +105,7 @@ def as_items(X: Any) -> list:
 
 
 def _records(sequence: Any, s: int) -> list[dict]:
-    """The rows of a table, or of a mapping of columns, as dicts."""
+    """Return the rows of a table, or of a mapping of columns, as dicts."""
     names = table_columns(sequence)
     columns = [column_of(sequence, name, s) for name in names]
     if len(set(map(len, columns))) > 1:

@@ -14,7 +14,7 @@ from sklseq.features._field import receptive_field
 
 
 class ExtractedRows:
-    """Rows that a fitted extractor gives for one sequence in blocks.
+    """Rows of one sequence in blocks, transformed by a fitted extractor.
 
     A block is transformed together with the rows before and after it on which its own rows depend.
 
@@ -24,7 +24,7 @@ class ExtractedRows:
         Fitted.
     rows : RowBlocks
     number : int
-        Of the sequence, for messages.
+        Number of the sequence, for messages.
     """
 
     def __init__(self, extractor: Any, rows: RowBlocks, number: int):
@@ -44,7 +44,7 @@ class ExtractedRows:
 
 
 class JoinedRows:
-    """Rows of several extractors of one sequence, side by side."""
+    """Rows of one sequence with the columns of several extractors."""
 
     def __init__(self, parts: list[RowBlocks]):
         self.parts = parts
@@ -56,7 +56,7 @@ class JoinedRows:
 
 
 class ExtractedBlocks(list):
-    """``RowBlocks`` of each sequence, which a ``FeatureUnion`` joins by columns."""
+    """``RowBlocks`` of each sequence, in a list that ``FeatureUnion`` can join by columns."""
 
     def __array_function__(self, func: Any, types: Any, args: tuple, kwargs: dict) -> Any:
         by_columns = func is np.hstack or (func is np.concatenate and kwargs == {"axis": 1})
@@ -75,9 +75,9 @@ def _stack(above: Any, below: Any) -> Any:
 
 
 def extracted_blocks(extractor: Any, X: Any) -> Any:
-    """For each sequence of X, ``RowBlocks`` of the rows of a fitted extractor.
+    """Return ``RowBlocks`` with the rows of a fitted extractor for each sequence of X.
 
-    They read those of X again whenever they are read; a later ``fit`` does not change them.
+    Each pass over them reads X again; a later ``fit`` of the extractor does not change them.
     """
     extractor, answer = copy(extractor), ExtractedBlocks()
     for s, rows in enumerate(blocks_of(X)):
@@ -87,7 +87,7 @@ def extracted_blocks(extractor: Any, X: Any) -> Any:
 
 
 def each_block(X: Any) -> Iterator:
-    """The blocks of all sequences of X, to be fitted on."""
+    """Yield the blocks of all sequences of X, for ``fit``."""
     for s, rows in enumerate(blocks_of(X)):
         if rows.one_shot:
             raise one_shot_error(f"X[{s}]", "training reads the rows of an extractor several times")
@@ -95,7 +95,7 @@ def each_block(X: Any) -> Iterator:
 
 
 def first_block(X: Any) -> Any:
-    """The first rows of X."""
+    """Return the first block of rows of X."""
     for rows in each_block(X):
         return rows
     raise ValueError(f"X must hold at least one row; got {len(X)} sequences without rows.")

@@ -27,15 +27,15 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
     """A transformer from raw sequences to ``Sequences``.
 
     A subclass has ``_fit_rows(X, y)``, which sets ``n_features_out_``, ``_rows_of(X)``,
-    ``_names(input_features)`` and, if rows depend on neighbours, ``receptive_field``; one that
-    reads sequences in blocks has ``_fit_blocks(X, y)``. Its output is ragged, so every class opts
-    out of tables (class keyword ``auto_wrap_output_keys=None``).
+    ``_names(input_features)`` and, if rows depend on neighbours, ``receptive_field``; a subclass
+    that reads sequences in blocks has ``_fit_blocks(X, y)``. The output is ragged, so every class
+    opts out of tables (class keyword ``auto_wrap_output_keys=None``).
     """
 
     reads_nan = False
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tables of names are made again from the fitted attributes.
+        # Tables of names are not pickled: they are built again from the fitted attributes.
         state = super().__getstate__()
         return {name: state[name] for name in state if name not in ("_table", "_tables")}
 
@@ -97,8 +97,8 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
         Returns
         -------
         Sequences
-            One row for each token; :class:`SegmentFeatures` returns ``SegmentPotentials``. Of
-            sequences in blocks, a list as :meth:`transform` returns it.
+            One row for each token; :class:`SegmentFeatures` returns ``SegmentPotentials``. If X
+            holds sequences in blocks, a list as returned by :meth:`transform`.
         """
         self._check_parameters()
         in_parts = self._reads_blocks(X)
@@ -142,7 +142,7 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
         return self._with_roles(self._rows_of(X))
 
     def _with_roles(self, rows: Sequences, fit: bool = False) -> Sequences:
-        # With the columns of the parameter ``transition_features``, of extractors that have it.
+        # Set the roles of rows by the parameter ``transition_features``, if the extractor has it.
         chosen = getattr(self, "transition_features", None)
         if chosen is None:
             return rows
@@ -206,7 +206,7 @@ def extract(extractor: Any, X: Any, y: Any = None, fit: bool = False) -> Sequenc
 
 
 def to_packed_rows(X: Sequences) -> PackedRows:
-    """Sparse rows as kernels read them."""
+    """Return sparse ``Sequences`` as the arrays that the compiled functions take."""
     rows = X.rows
     values = None if all_ones(rows) else rows.data
     indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32, copy=False)
@@ -214,7 +214,7 @@ def to_packed_rows(X: Sequences) -> PackedRows:
 
 
 def to_sequences(rows: PackedRows, dtype: Any, roles: np.ndarray | None = None) -> Sequences:
-    """The inverse; values have ``dtype`` if all are 1, else their own."""
+    """Return packed rows as ``Sequences``; values of ``None`` become ones of type ``dtype``."""
     if rows.values is None:
         matrix = rows_of_ones(rows.indices, rows.indptr, rows.n_columns, dtype)
     else:
@@ -225,7 +225,7 @@ def to_sequences(rows: PackedRows, dtype: Any, roles: np.ndarray | None = None) 
 
 @property
 def vocabulary(self: Extractor) -> dict[str, int]:
-    """Column number of each attribute name (computed at each access)."""
+    """Return the column number of each attribute name; computed at each access."""
     return {name: i for i, name in enumerate(self.get_feature_names_out().tolist())}
 
 
@@ -262,7 +262,7 @@ def as_names(names: list) -> np.ndarray:
 def keep_frequent(
     counts: np.ndarray, indices: np.ndarray, indptr: np.ndarray, min_count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Drop rarer columns; return the new number of each column (-1: none), and the new rows."""
+    """Drop rare columns; return the new number of each column (-1: dropped), and the new rows."""
     kept = counts >= min_count
     new = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
     kept_here = kept[indices]

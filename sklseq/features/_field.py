@@ -10,7 +10,8 @@ def receptive_field(estimator: BaseEstimator) -> tuple[int, int]:
 
     The fields of the steps of a pipeline are added; the field of a union is the largest of its
     parts; a tagger at the end of a pipeline adds nothing. With ``(b, a)``, tokens ``t - b`` to
-    ``t + a`` determine row ``t`` of a sequence, so a stream keeps and waits for these tokens.
+    ``t + a`` determine row ``t`` of a sequence, so a stream keeps ``b`` past tokens and
+    labels a token ``a`` tokens late.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Grams, which are values joined at fixed distances and shared by several templates.
+"""Grams: values joined at fixed distances and shared by several templates.
 
 Nodes are columns, then flags, then grams; a gram extends a node by one column at a distance
 from its first value, so that longer templates share the work of shorter ones. A node has one
@@ -21,7 +21,7 @@ FLAGS = ("every row", "first row", "last row")
 
 
 class Layout(NamedTuple):
-    """Positions of rows: each sequence has ``before`` free places in front, ``after`` behind."""
+    """Positions of rows: each sequence has ``before`` free ones before it, ``after`` after it."""
 
     lengths: np.ndarray  # (n_sequences,)
     offsets: np.ndarray  # (n_sequences + 1,) rows
@@ -140,7 +140,7 @@ def number_grams(codes: np.ndarray, plan: Plan) -> list[np.ndarray]:
     """Write the codes of all grams; return the key of each code, gram by gram."""
     keys = []
     for node, (parent, column, distance) in enumerate(plan.grams, plan.first_gram):
-        # The positions p for which p + distance is a position.
+        # Range of the positions p such that p + distance is a position, too.
         low, high = max(0, -distance), max(0, codes.shape[1] - max(0, distance))
         low = min(low, high)
         keys.append(
@@ -187,9 +187,9 @@ def slot_shift(slots: np.ndarray) -> int:
 
 
 def slots_of(keys: list[np.ndarray], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """Return the hash tables of all grams in one array, and a line on each gram.
+    """Return the hash tables of all grams in one array, and a table with one row for each gram.
 
-    A line is node, parent, column, distance, first slot, hash shift, slot mask.
+    Columns of the table: node, parent, column, distance, first slot, hash shift, slot mask.
     """
     tables = [hash_table(_numbered(k)) for k in keys]
     lines, first = [], 0

@@ -89,7 +89,7 @@ def own_kind(name: str, function: Callable[[str], Any]) -> Kind:
 
 
 def attributes_of(name: str, what: str, argument: Any, value: Any, advice: str) -> list[str]:
-    """Return the attributes that a value of a user's function means."""
+    """Return the attributes that correspond to a value of a user's function."""
     if value is None or isinstance(value, (bool, np.bool_)):
         return [name] if value else []
     if isinstance(value, str):

@@ -53,8 +53,8 @@ class LexiconFeatures(LexiconTransform, Extractor, auto_wrap_output_keys=None):
     token_codes_ : dict of str to int
         The tokens of all entries.
     tries_ : list of dict of arrays
-        For each lexicon its entries as hash table from (node, token) to node, and whether each
-        node ends an entry.
+        For each lexicon the trie of its entries: a hash table from (node, token) to node, and
+        whether an entry ends at each node.
     max_length_ : int
         Number of tokens of the longest entry.
     n_features_in_ : int
@@ -187,7 +187,7 @@ def lexicon_lines(name: str, entries: Any) -> list:
         )
     # The order of sets of strings differs between processes.
     lines = sorted(entries) if isinstance(entries, (set, frozenset)) else list(entries)
-    for kind in set(map(type, lines)) - {str}:  # nothing is looked at in a list of strings
+    for kind in set(map(type, lines)) - {str}:  # a list of strings needs no check
         for entry in lines:
             if type(entry) is kind and not (
                 isinstance(entry, (str, list, tuple)) and all(isinstance(t, str) for t in entry)

@@ -18,7 +18,7 @@ B, I = 1, 2  # noqa: E741
 
 
 class LexiconTransform:
-    """What ``LexiconFeatures`` does after ``fit``, whose parameters and attributes it has."""
+    """Part of ``LexiconFeatures`` that transforms, with the same parameters and attributes."""
 
     case_sensitive: bool
     columns_: list[str]

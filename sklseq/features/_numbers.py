@@ -15,7 +15,7 @@ __all__ = ["read_numbers"]
 
 
 def read_numbers(columns: Columns, names: list[str]) -> tuple[Sequences, list[str]] | None:
-    """Rows of the numbers in some columns, and a name for each number.
+    """Return rows of the numbers in some columns, and a name for each number.
 
     A column holds a number for each token, or a vector: a matrix, or a list of lists.
 
@@ -39,8 +39,8 @@ def read_numbers(columns: Columns, names: list[str]) -> tuple[Sequences, list[st
         if not is_of_numbers:
             other = next(n for n in names if kinds[n])
             raise ValueError(
-                f"Column {other!r} of X holds numbers and column {name!r} does not; give each kind "
-                "a PerToken with columns= of its own, and join these by FeatureUnion."
+                f"Column {other!r} of X holds numbers and column {name!r} does not; use one "
+                "PerToken for each kind, with its columns=, and join them by FeatureUnion."
             )
     blocks = {
         name: [_block(x, name, s) for s, x in enumerate(values)] for name, values in raw.items()
@@ -60,7 +60,7 @@ def read_numbers(columns: Columns, names: list[str]) -> tuple[Sequences, list[st
 
 
 def _long_rows(X: Any, names: list[str]) -> Sequences | None:
-    """Rows of long columns of numbers; None if some are something else."""
+    """Return rows of columns of numbers over all sequences; None if a column has no numbers."""
     if not isinstance(X, ColumnSequences) or X.offsets[-1] == 0:
         return None
     columns = [X.columns_.get(name) for name in names]
@@ -76,7 +76,7 @@ def _is_of_numbers(values: list) -> bool:
 
 
 def _array(values: Any) -> np.ndarray:
-    array = column_array(values)  # of a table's column of vectors: an array of objects
+    array = column_array(values)  # an array of objects for a table's column of vectors
     return np.array(column_list(values)) if array.dtype == object else array
 
 
@@ -94,7 +94,7 @@ def _block(values: Any, name: str, s: int) -> np.ndarray:
 
 
 def _join(blocks: list[np.ndarray], name: str) -> np.ndarray:
-    """The numbers of all sequences; empty sequences have any width."""
+    """Join the numbers of all sequences; the width of empty sequences does not matter."""
     filled = [block for block in blocks if len(block)]
     widths = {block.shape[1:] for block in filled}
     if len(widths) > 1:

@@ -1,4 +1,4 @@
-"""Rows of features of all sequences, with NumPy alone."""
+"""Sparse rows of features of all sequences in NumPy arrays, without SciPy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PackedRows(NamedTuple):
         return len(self.indptr) - 1
 
     def beside(self, other: PackedRows) -> PackedRows:
-        """The rows of both, the columns of ``other`` behind those of this."""
+        """Return rows with the columns of both, those of ``other`` last."""
         indptr, indices = join_rows(
             self.indptr, self.indices, other.indptr, other.indices, self.n_columns
         )
@@ -51,7 +51,7 @@ class PackedRows(NamedTuple):
 def join_rows(
     a_ends: np.ndarray, a: np.ndarray, b_ends: np.ndarray, b: np.ndarray, shift: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Row ends and columns of rows a, each followed by that of b with ``shift`` added."""
+    """Join each row of a and the same row of b, whose columns are raised by ``shift``."""
     indices = np.empty(len(a) + len(b), dtype=np.int32)
     indptr = np.zeros(len(a_ends), dtype=np.int64)
     _rows.join_rows(a_ends, a, b_ends, b.astype(np.int32, copy=False), shift, indices, indptr)
@@ -59,7 +59,7 @@ def join_rows(
 
 
 def join_values(a: np.ndarray, a_ends: np.ndarray, b: np.ndarray, b_ends: np.ndarray) -> np.ndarray:
-    """Values of the same rows."""
+    """Return the values of the rows that ``join_rows`` joins."""
     out = np.empty(len(a) + len(b), dtype=np.result_type(a, b))
     out[np.arange(len(a)) + np.repeat(b_ends[:-1], np.diff(a_ends))] = a
     out[np.arange(len(b)) + np.repeat(a_ends[1:], np.diff(b_ends))] = b

@@ -22,7 +22,7 @@ _FORMS = (
 
 
 class Template(NamedTuple):
-    """A template, whose attributes are named by alternating literals and values.
+    """A template; the name of its attributes alternates between literals and values.
 
     Attributes
     ----------
@@ -33,9 +33,9 @@ class Template(NamedTuple):
     literals : tuple of str
         The text before each value, and after the last.
     flag : int
-        Rows of an attribute without values, see ``_grams.FLAGS``.
+        Rows that have the attribute, if ``parts`` is empty: position in ``_grams.FLAGS``.
     role : int
-        Weights of its attributes, as of ``Sequences.roles``.
+        Weights of its attributes, coded as in ``Sequences.roles``.
     """
 
     text: str
@@ -83,7 +83,7 @@ def parse_templates(templates: Any, columns: Sequence[str]) -> list[Template]:
 
 
 def _is_skipped(template: Any) -> bool:
-    """Whether it is blank, a comment, or a bare "B": the transitions that every CRF has."""
+    """Whether a line is blank, a comment, or a bare "B" (transitions, which every CRF has)."""
     if not isinstance(template, str):
         return False
     text = template.strip()

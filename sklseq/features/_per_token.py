@@ -26,14 +26,14 @@ from sklseq.features._token_transform import distinct_tokens
 class PerToken(Extractor, auto_wrap_output_keys=None):
     """A transformer of scikit-learn, or a function, applied to every row of every sequence.
 
-    For ``StandardScaler``, ``PCA``, ``Nystroem``, ``SelectKBest`` and the like on rows of
-    numbers, for ``HashingVectorizer`` or ``OneHotEncoder`` on tokens, and for embeddings.
+    Used with ``StandardScaler``, ``PCA``, ``Nystroem`` or ``SelectKBest`` on rows of numbers, with
+    ``HashingVectorizer`` or ``OneHotEncoder`` on tokens, and with functions that return embeddings.
 
     Parameters
     ----------
     transformer : transformer or callable, default=None
-        A transformer that works row by row. Or a function from a token (from a row of numbers,
-        if ``X`` holds numbers) to a vector or a number. None: rows stay as they are.
+        A transformer that works row by row, or a function from a token (from a row of numbers,
+        if ``X`` holds numbers) to a vector or a number. None: rows are not changed.
     columns : str, int, list of them, slice or mask, default=None
         Columns for the transformer; others are dropped. Columns of tokens are selected as in
         ``ColumnTransformer``: a single name or position gives a list of strings, for text
@@ -64,9 +64,10 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
     fitted on the rows of all sequences, with their labels as ``y``. Each distinct string, or
     combination of columns, is transformed once.
 
-    Of sequences in blocks (:class:`~sklseq.RowBlocks`), a transformer is fitted by ``partial_fit``
-    on one block after another, without labels; on the first one if it needs no data, as
-    ``FunctionTransformer``; one that is fitted already comes in ``FrozenEstimator``.
+    On sequences in blocks (:class:`~sklseq.RowBlocks`), a transformer is fitted by ``partial_fit``
+    on one block after another, without labels. A transformer that learns nothing from data, such
+    as ``FunctionTransformer``, is fitted on the first block. Pass a fitted transformer as
+    ``FrozenEstimator(transformer)``.
 
     Examples
     --------
@@ -138,8 +139,8 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         else:
             raise ValueError(
                 f"{type(inner).__name__} is fitted on all rows at once, and X holds sequences in "
-                "blocks; use a transformer with partial_fit, such as StandardScaler, or "
-                "FrozenEstimator(transformer) of one that is fitted on a sample."
+                "blocks; use a transformer with partial_fit, such as StandardScaler, or fit it on "
+                "a sample and pass FrozenEstimator(transformer)."
             )
         self._forget_columns()
         self.transformer_, self.n_features_out_ = inner, out.shape[1]
@@ -226,7 +227,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         if found is None:
             lengths = columns.lengths(self.columns_[0])
             if lengths.any():
-                raise ValueError(f"Columns {self.columns_} held numbers in fit; give these.")
+                raise ValueError(f"Columns {self.columns_} held numbers in fit; pass numbers.")
             return Sequences(np.zeros((0, self.n_features_out_)), np.zeros(len(lengths) + 1, int))
         packed, numbers = found
         if numbers != self.numbers_:
@@ -268,7 +269,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
             )
         if "dataframe" in said:
             return (
-                f"names of columns, for PerToken gives it an array of {names}; write positions "
+                f"names of columns, since PerToken passes an array of {names}; write positions "
                 f"from 0 to {len(names) - 1}, or join several PerToken by FeatureUnion"
             )
         return None
@@ -278,7 +279,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         if self.transformer is None or is_fitted:
             return self._apply(self.transformer, rows), self.transformer
         inner = clone(self.transformer)
-        # Not by set_output, which text vectorizers refuse.
+        # set_output would do the same, but text vectorizers do not accept it.
         with no_tables():
             out = inner.fit_transform(rows, labels)
         return self._checked(out, rows.shape[0]), inner
@@ -352,7 +353,7 @@ def _one_block(rows: Any) -> Sequences:
 
 
 def _needs_data(transformer: Any) -> bool:
-    """Whether what it gives for a row depends on the rows that it was fitted on."""
+    """Whether the output for a row depends on the rows that the transformer was fitted on."""
     if isinstance(transformer, FrozenEstimator):
         return False
     return not hasattr(transformer, "__sklearn_tags__") or get_tags(transformer).requires_fit

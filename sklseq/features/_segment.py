@@ -108,8 +108,8 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         as functions of :class:`TokenFeatures`, or numbers: a float is the value of the feature
         ``name``, a dict ``{"key": 0.5}`` that of the feature ``key``. A function of three
         parameters is called as ``f(sequence, start, stop)`` for each segment, with the sequence as
-        it is in X: it sees all columns and the tokens around (``receptive_field`` does not count
-        them).
+        it is in X, so it can read all columns and neighbouring tokens (``receptive_field`` does not
+        include them).
     max_length : int, default=8
         Longest segment with features of length, shape, lexicons or functions. It does not limit
         the segments that can be found; time and H grow with it.
@@ -121,9 +121,9 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
     dtype : {float64, float32}, default=float64
         Type of the values.
     transition_features : None, list, array, str, re.Pattern or callable, default=None
-        Columns with weights for pairs of labels too, as of :class:`~sklseq.SemiCRFSegmenter`;
-        "^(start|before):" are those of the token at which a segment starts and of the one before.
-        The output's ``roles`` say it.
+        Columns with weights for pairs of labels too, as in :class:`~sklseq.SemiCRFSegmenter`;
+        "^(start|before):" selects the features of the first token of a segment and of the token
+        before it. They are stored in ``roles`` of the output.
 
     Attributes
     ----------
@@ -178,7 +178,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
     1.87
     """
 
-    if TYPE_CHECKING:  # what the methods of the base class return here
+    if TYPE_CHECKING:  # return types that differ from those of the base class
 
         def fit_transform(
             self, X: SequencesLike, y: LabelsLike | None = None
@@ -239,8 +239,8 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         rows = None if extractor is None else extract(extractor, X, y, fit=True)
         if rows is not None and rows.roles is not None:
             raise ValueError(
-                "extractor gives transition features of tokens; choose columns of segments by "
-                "transition_features of SegmentFeatures in its place."
+                "extractor gives transition features of tokens; choose columns of segments by the "
+                "parameter transition_features of SegmentFeatures instead."
             )
         columns = read_columns(X) if self._reads_words() or rows is None else None
         column = select_columns(self.columns, columns)[0] if self._reads_words() else None
@@ -330,7 +330,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         return several
 
     def _lowest(self) -> dict[str, float]:
-        # The least value of each similarity.
+        # Threshold of each similarity; lower values count as 0.
         given, names = self.min_similarity, self._similarities()
         if isinstance(given, Mapping):
             if unknown := [name for name in given if name not in names]:

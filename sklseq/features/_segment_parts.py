@@ -70,7 +70,7 @@ class Tokens:
     words : list of str, codes : int32 ndarray
         Distinct tokens, and the number of each token among them; both may be None.
     sequences : list
-        As they were given; may be None.
+        Sequences in the form in which the user gave them; may be None.
     """
 
     def __init__(self, offsets, rows, words, codes, sequences=None):
@@ -302,7 +302,7 @@ class LexiconPart(Part):
         self, name: str, index: dict, longest: int, lowest: dict[str, float],
         n_gram: int | None, n_candidates: int,
     ):  # fmt: skip
-        """``lowest``: the least value of each similarity; lower ones count as 0."""
+        """``lowest`` is the threshold of each similarity; lower values count as 0."""
         self.name, self.index, self.longest, self.lowest = name, index, longest, lowest
         self.n_gram, self.n_candidates = n_gram, n_candidates
 

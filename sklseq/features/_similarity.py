@@ -19,8 +19,8 @@ from sklseq.features._lexicon import lexicon_lines
 from sklseq.features._spans import Spans
 
 SIMILARITIES = ("tfidf", "jaro_winkler", "exact")
-CERTAIN = 1 - 1e-6  # of the cosine of equal texts, up to rounding
-EQUAL = 1 - 1e-12  # above, a cosine is 1: the rest is rounding
+CERTAIN = 1 - 1e-6  # lower bound of the cosine of equal texts, whatever the rounding
+EQUAL = 1 - 1e-12  # cosines above this are set to 1: the difference is rounding
 _MARKS = re.compile(r"^[\W_]+|[\W_]+$")
 
 
@@ -86,12 +86,12 @@ def _code_entries(entries: list) -> tuple[dict[str, int], list[tuple[int, ...]]]
             if code >= 0:
                 own.append(code)
         distinct[tuple(own)] = None
-    distinct.pop((), None)  # of entries without letters and digits
+    distinct.pop((), None)  # entries without letters and digits
     return forms, list(distinct)
 
 
 def _columns_of(forms: Iterable[str], codes: np.ndarray, n_gram: int) -> tuple:
-    """Return the columns of terms, the columns of all tokens, and where each token's begin."""
+    """Return columns of terms, columns of all tokens, and the start of each token's columns."""
     terms_of = [_terms(form, n_gram) for form in forms]
     terms = list(chain.from_iterable(terms_of))
     columns = dict(zip(dict.fromkeys(terms), count()))
@@ -118,7 +118,7 @@ def equal_entries(
     Returns
     -------
     ndarray of shape (n_tokens, longest)
-        At the examples of distinct spans, elsewhere 0.
+        Set at the first occurrence of each distinct span, 0 elsewhere.
     """
     out = np.zeros(cosine.shape)
     if cosine.max(initial=0) < CERTAIN:
@@ -205,7 +205,7 @@ def _vectors(index: dict[str, Any], tokens: list[str], n_gram: int | None) -> tu
 
 
 def _span_texts(index: dict[str, Any], tokens: list[str], codes: np.ndarray) -> tuple:
-    """Return tokens joined by spaces, as numbers of characters, and where each of ``codes`` begins.
+    """Return tokens joined by spaces, as character numbers, and the start of each code's token.
 
     The span from a to b is text[first[a] : first[b] - 1], without the space before b. Empty tokens
     are left out. Characters of the index are numbered from 1, others are 0.
@@ -219,12 +219,12 @@ def _span_texts(index: dict[str, Any], tokens: list[str], codes: np.ndarray) -> 
 
 
 def _code_points(text: str) -> np.ndarray:
-    # Unpaired surrogates are ordinary characters here.
+    # Unpaired surrogates are treated as ordinary characters.
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
 
 
 def _numbered(points: np.ndarray, alphabet: np.ndarray) -> np.ndarray:
-    # Number from 1 in the sorted alphabet; 0: not in it.
+    # Position of each character in the sorted alphabet, from 1; 0 if it is not in the alphabet.
     number = np.zeros(max(int(points.max(initial=0)), int(alphabet[-1])) + 1, dtype=np.int32)
     number[alphabet] = np.arange(1, len(alphabet) + 1)
     return number[points]
@@ -243,12 +243,12 @@ def jaro_winkler(
     all_spans : list of Spans
     best : int32 ndarray of shape (n_tokens, longest, n_best)
     lowest : float
-        Similarities below are 0.
+        Similarities below this value are 0.
 
     Returns
     -------
     ndarray of shape (n_tokens, longest)
-        At the examples of distinct spans, elsewhere 0.
+        Set at the first occurrence of each distinct span, 0 elsewhere.
     """
     text, first = _span_texts(index, tokens, codes)
     wanted, out = np.zeros(best.shape[:2], np.uint8), np.zeros(best.shape[:2])

@@ -75,7 +75,7 @@ def distinct_rows(rows: Any) -> tuple[Any, np.ndarray]:
 
 
 def _mixed(codes: np.ndarray) -> np.ndarray:
-    """Finaliser of splitmix64: every bit of a code changes half of the bits of its hash."""
+    """Hash codes by the finaliser of splitmix64: a changed bit changes half of the hash bits."""
     codes = (codes ^ (codes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     codes = (codes ^ (codes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return codes ^ (codes >> np.uint64(31))

@@ -36,10 +36,10 @@ class TemplateFeatures(TemplateTransform, Extractor, auto_wrap_output_keys=None)
         CRFsuite's examples, or a CRF++ or Wapiti line ``"U05:%x[-1,0]/%x[0,1]"`` with columns
         by number. One string may contain a whole template file: blank lines, comments (``#``) and
         a bare ``B`` (transitions, which every CRF has) are skipped. Attributes of lines with
-        ``B`` or ``b``, as ``"B01:%x[0,0]"``, have weights for pairs of successive labels, those
-        of ``*`` lines both kinds, see :doc:`/transitions`. None: for each of ``columns`` a
-        window of five values, their pairs, and triples of all columns but the first; for
-        ``("w", "pos")`` the 19 templates of CRFsuite's chunking example.
+        ``B`` or ``b``, such as ``"B01:%x[0,0]"``, have weights for pairs of successive labels, and
+        attributes of ``*`` lines have both kinds of weights, see :doc:`/transitions`. None: for
+        each of ``columns`` a window of five values, their pairs, and triples of all columns but
+        the first; for ``("w", "pos")`` the 19 templates of CRFsuite's chunking example.
     columns : list of str, default=None
         Names of all columns of tuples, or of the columns of mappings to use. None: the keys of
         the first mapping; ``"w"`` for strings; ``"c0"``, ``"c1"``, ... for tuples. Required with
@@ -106,7 +106,7 @@ class TemplateFeatures(TemplateTransform, Extractor, auto_wrap_output_keys=None)
     """
 
     vocabulary_ = vocabulary
-    roles_: np.ndarray | None = None  # of models saved by earlier versions
+    roles_: np.ndarray | None = None  # default for models saved by earlier versions
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class TemplateFeatures(TemplateTransform, Extractor, auto_wrap_output_keys=None)
             if not isinstance(name, str):
                 raise ValueError(
                     f"columns must be a list of column names, which are strings; got {name!r}. "
-                    "Name the columns: of tuples all, in their order; of mappings those to use."
+                    "Give all names in order if X has tuples; the names to use if X has mappings."
                 )
 
     def _number(self, codes: np.ndarray, layout: Layout, plan: Plan, n_codes: list[int]) -> tuple:

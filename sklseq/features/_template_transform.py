@@ -14,11 +14,11 @@ from sklseq.features._name_table import NameTable
 from sklseq.features._packed_rows import PackedRows
 from sklseq.features._parse import Template, default_templates, parse_templates
 
-ROWS_PER_THREAD = 50_000  # below this a thread costs more than it saves
+ROWS_PER_THREAD = 50_000  # with fewer rows, starting a thread costs more than it saves
 
 
 class TemplateTransform:
-    """What ``TemplateFeatures`` does after ``fit``, whose parameters and attributes it has."""
+    """Part of ``TemplateFeatures`` that transforms, with the same parameters and attributes."""
 
     templates: Any
     columns: Any
@@ -52,8 +52,8 @@ class TemplateTransform:
         return PackedRows(indptr, indices, None, self.n_features_out_, layout.offsets)
 
     def tables(self) -> dict[str, NameTable]:
-        """The tables of the tokens of each column; made when first needed."""
-        kept = self.__dict__.get("_tables")  # not saved
+        """Return the hash table of the tokens of each column, built at the first call."""
+        kept = self.__dict__.get("_tables")  # the tables are not pickled
         if kept is None or kept[0] is not self.column_codes_:
             tables = {name: NameTable(list(codes)) for name, codes in self.column_codes_.items()}
             self._tables = kept = self.column_codes_, tables
@@ -94,8 +94,8 @@ class TemplateTransform:
         if templates is None:
             if self.columns is None and len(columns.names) > 1:
                 raise ValueError(
-                    f"templates=None with the columns {list(columns.names)} of X needs columns=: "
-                    "those to read, without the label."
+                    f"templates=None with the columns {list(columns.names)} of X needs columns=, "
+                    "the list of columns to read without the label."
                 )
             templates = default_templates(columns.names)
         parsed = parse_templates(templates, columns.names)
@@ -110,7 +110,7 @@ class TemplateTransform:
 
     @staticmethod
     def _layout(columns: Columns, used: list[str], padding: Any) -> Layout:
-        # Without a template over columns, the lengths are those of any column.
+        # If no template reads a column, the lengths of any column serve.
         return Layout.of(columns.lengths((used or columns.names)[0]), *padding)
 
     def _look_up(self, codes: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ from sklseq.features._token_table import TokenTable
 
 
 class TokenTransform:
-    """What ``TokenFeatures`` does after ``fit``, whose parameters and attributes it has."""
+    """Part of ``TokenFeatures`` that transforms, with the same parameters and attributes."""
 
     word: bool
     lower: bool
@@ -43,8 +43,8 @@ class TokenTransform:
         return self._gather(codes, *stacked(rows), offsets)
 
     def tables(self) -> list[TokenTable]:
-        """The tables by which attributes of each column are found; made when first needed."""
-        kept = self.__dict__.get("_tables")  # not saved
+        """Return the table of attributes of each column, built at the first call."""
+        kept = self.__dict__.get("_tables")  # the tables are not pickled
         if kept is None or kept[0] is not self.values_:
             columns = range(len(self.columns_))
             tables = [self._table_of(c, self.kinds_, self.values_) for c in columns]
@@ -69,7 +69,7 @@ class TokenTransform:
         )  # fmt: skip
 
     def _read(self, table: TokenTable, tokens: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Row ends and attributes of a column's distinct tokens."""
+        """Return row ends and attributes of a column's distinct tokens."""
         ends, numbers = table.read(tokens)
         own = [k for k, kind in enumerate(table.kinds) if kind.attributes]
         if not own:
@@ -120,7 +120,7 @@ def distinct_tokens(
 
 
 def named_functions(functions: Any, what: str = "token") -> list[tuple[str, Any]]:
-    """Return the functions of a parameter with their names, which must differ."""
+    """Return the functions of a parameter with their names, checked to be different."""
     if functions is None:
         return []
     if isinstance(functions, Mapping):
@@ -140,7 +140,7 @@ def named_functions(functions: Any, what: str = "token") -> list[tuple[str, Any]
 
 
 def _several(values: list[list[str]]) -> tuple[list, int]:
-    """Return all attributes in one list, and the number of places for each token."""
+    """Return all attributes in one list, and the number of entries for each token."""
     width = max(map(len, values), default=0)
     return [v for several in values for v in several + [None] * (width - len(several))], width
 

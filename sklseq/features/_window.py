@@ -80,8 +80,9 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
     ``min_count`` or ``n_features`` renumber columns; joined attributes and marks follow. Cost
     O(features copied). Beyond the ends of a sequence, dense features are 0.
 
-    Rows of sequences in blocks (:class:`~sklseq.RowBlocks`) are those of sequences in memory, over
-    the borders of blocks too. ``min_count``, and ``conjoin`` without ``n_features``, need memory.
+    Sequences in blocks (:class:`~sklseq.RowBlocks`) have the same rows as sequences in memory, also
+    at the borders of blocks. ``min_count > 1``, and ``conjoin`` without ``n_features``, need
+    sequences in memory.
 
     Transition features of the token itself stay transition features. Columns of neighbours, joined
     attributes and marks have state weights only, and attributes with transition weights only are
@@ -101,7 +102,7 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
     """
 
     vocabulary_ = vocabulary
-    roles_: np.ndarray | None = None  # of models saved by earlier versions
+    roles_: np.ndarray | None = None  # default for models saved by earlier versions
 
     def __init__(
         self,
@@ -132,11 +133,11 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
         return self._learn(inner, extractor)
 
     def _fit_blocks(self, X: Any, y: Any) -> None:
-        # The first block has the columns.
+        # The first block determines the columns.
         if self.min_count > 1 or (self.conjoin and not self.n_features):
             raise ValueError(
-                "WindowFeatures finds out which joined or frequent attributes there are from all "
-                "rows in memory, and X holds sequences in blocks; use min_count=1, and conjoin "
+                "WindowFeatures needs all rows in memory to find joined or frequent attributes, "
+                "and X holds sequences in blocks; use min_count=1, and conjoin "
                 "with n_features=2**k only."
             )
         extractor = None if self.extractor is None else clone_part(self, "extractor")
@@ -182,7 +183,7 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
         return to_sequences(self._assemble(packed, joined), self.dtype, self.roles_)
 
     def _window_roles(self, inner: Sequences) -> np.ndarray:
-        # Of each offset and feature; 0: the column is left out.
+        # Roles of each (offset, feature); 0 if the column is left out.
         n = inner.shape[1]
         roles = np.full(n, STATE, np.uint8) if inner.roles is None else inner.roles
         blocks = [np.tile(roles & STATE, k) for k in (self.before, self.after)]
@@ -229,8 +230,8 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
     def receptive_field(self) -> tuple[int, int]:
         """Number of tokens before and after a token on which its features depend.
 
-        The sum of the window's and the extractor's. With ``bos_eos`` at least 1, because a row
-        depends on whether the sequence continues.
+        The numbers of the window and of the extractor are added. With ``bos_eos`` at least 1,
+        because a row depends on whether the sequence continues.
         """
         extractor = getattr(self, "extractor_", self.extractor)
         before, after = (0, 0) if extractor is None else receptive_field(extractor)
@@ -260,7 +261,7 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
         indices, _, _ = self._window(inner)
         counts = np.bincount(indices, minlength=(self.before + self.after + 1) * self.n_inner_)
         own = slice(self.before * self.n_inner_, (self.before + 1) * self.n_inner_)
-        counts = np.maximum(counts, self.min_count == 1) * (roles > 0)  # 1 keeps unseen ones
+        counts = np.maximum(counts, self.min_count == 1) * (roles > 0)  # 1: keep unseen ones
         counts[own] = self.min_count  # only the extractor drops features of the token itself
         self.table_, _, _ = keep_frequent(
             counts, np.zeros(0, np.int32), np.zeros(1, np.int64), self.min_count

@@ -15,7 +15,7 @@ MARKS = ("__BOS__", "__EOS__")
 
 
 class WindowTransform:
-    """What ``WindowFeatures`` does after ``fit``, whose parameters and attributes it has."""
+    """Part of ``WindowFeatures`` that transforms, with the same parameters and attributes."""
 
     before: int
     after: int
@@ -30,7 +30,7 @@ class WindowTransform:
     conjunctions_: dict[str, Any]
 
     def packed_rows(self, X: Any) -> PackedRows:
-        """Rows of features of X, where the extractor answers the same question."""
+        """Rows of features of X, computed from the packed rows of the extractor."""
         return self._windows_of(X if self.extractor_ is None else self.extractor_.packed_rows(X))
 
     def _windows_of(self, inner: PackedRows) -> PackedRows:
@@ -50,7 +50,7 @@ class WindowTransform:
         return PackedRows(indptr, indices, values, self.n_features_out_, inner.offsets)
 
     def _window(self, inner: PackedRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return indices, row ends, and the source of each entry; none if all values are 1."""
+        """Return indices, row ends, and the source of each entry (empty if all values are 1)."""
         n_max = len(inner.indices) * (self.before + self.after + 1)
         indices, indptr = np.empty(n_max, np.int32), np.zeros(inner.n_rows + 1, np.int64)
         sources = np.empty(0 if inner.values is None else n_max, dtype=np.int64)

@@ -269,7 +269,7 @@ def test_float32_vectors_stay():
 @pytest.mark.parametrize(
     ("X", "columns", "message"),
     [
-        (VECTORS, ["w", "c"], "Column 'c' of X holds numbers and column 'w' does not; give each"),
+        (VECTORS, ["w", "c"], "Column 'c' of X holds numbers and column 'w' does not; use one"),
         ([{"c": [1.0]}, {"c": ["a"]}], None, "Column 'c' of sequence 1 of X must hold a number or"),
         ([{"c": [[1.0], [1.0, 2.0]]}], None, "Column 'c' of sequence 0 of X must hold a number or"),
         ([{"v": np.ones((1, 2))}, {"v": np.ones((1, 3))}], None, "vectors of one length; got shap"),
@@ -285,7 +285,7 @@ def test_other_numbers_than_in_fit():
     step = PerToken(columns=["v"]).fit(VECTORS)
     with pytest.raises(ValueError, match="hold 3 numbers for each token, and 2 in fit; give vect"):
         step.transform([{"v": np.ones((1, 3))}])
-    with pytest.raises(ValueError, match=r"Columns \['v'\] held numbers in fit; give these"):
+    with pytest.raises(ValueError, match=r"Columns \['v'\] held numbers in fit; pass numbers"):
         step.transform([{"v": ["a"]}])
     with pytest.raises(ValueError, match="X must hold strings"):
         PerToken(OneHotEncoder(), columns=["w"]).fit(VECTORS).transform([{"w": [1.5]}])

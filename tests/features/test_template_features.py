@@ -467,8 +467,8 @@ def test_parameter_errors(parameters, message):
         ({"w": ["a"]}, r"X must be a list of sequences; got dict. Wrap a single sequence"),
         ("text", "X must be a list of sequences; got str"),
         (["text"], "Sequence 0 of X must be a mapping of columns, or a list"),
-        ([{"w": ["a"]}, ["a"]], "sequence 1 is a list of strings, an earlier one a mapping"),
-        ([["a"], [("a",)]], "sequence 1 is a list of tuples or lists of strings, an earlier one"),
+        ([{"w": ["a"]}, ["a"]], "sequence 1 is a list of strings, an earlier sequence is a"),
+        ([["a"], [("a",)]], "sequence 1 is a list of tuples or lists of strings, an earlier"),
         ([[], [3]], r"Row 0 of sequence 1 of X must be a string, .* got 3 \(int\)"),
         ([["a"], ["a", 3]], r"row 1 of sequence 1, column 'w', is 3 \(int\). Convert it with str"),
         (
