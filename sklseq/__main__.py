@@ -1,7 +1,7 @@
 """Command line: ``sklseq train``, ``tag``, ``evaluate`` and ``inspect`` on column files.
 
-Each command is a call of readers, estimators and metrics of the package. What only training needs
-is imported late: an exported model is loaded without scikit-learn.
+Each command calls readers, estimators and metrics of the package. Modules for training are imported
+when they are used, so that an exported model is loaded without scikit-learn.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, 1 after an error, 2 for wrong options."""
     try:
         args = _parser().parse_args(argv)
-    except SystemExit as stop:  # argparse has said why
+    except SystemExit as stop:  # argparse has printed the reason
         return int(stop.code or 0)
     try:
         with warnings.catch_warnings():
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         _say(args, str(error))
         return 2
-    except BrokenPipeError:  # the reader of the pipe has seen enough
+    except BrokenPipeError:  # the reader has closed the pipe
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for the interpreter's last flush)
         return 1
     except KeyboardInterrupt:
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class UsageError(Exception):
-    """An option that cannot be used; the message says which are allowed."""
+    """Error for an invalid option; the message says which are allowed."""
 
 
 def _say(args: argparse.Namespace, message: str) -> None:
@@ -176,7 +176,7 @@ def _encoding(name: str) -> str:
 
 
 def _assignment(text: str) -> tuple[str, Any]:
-    """Name and value of ``name=value``; a value that is no literal of Python is a string."""
+    """Name and value of ``name=value``; a value that is not a Python literal is a string."""
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise argparse.ArgumentTypeError(f"must have the form NAME=VALUE; got {text!r}")
@@ -232,7 +232,7 @@ def _check_outputs(args: argparse.Namespace) -> None:
 
 
 def _new_model(args: argparse.Namespace) -> Any:
-    """The Pipeline that the options describe; its parameters are set."""
+    """Return the Pipeline that the options describe, with its parameters set."""
     from sklearn.pipeline import Pipeline
 
     import sklseq
@@ -250,13 +250,13 @@ def _new_model(args: argparse.Namespace) -> Any:
     known = {name.removeprefix("tagger__"): name for name in model.get_params() if "__" in name}
     for name, value in args.set:
         if name not in known:
-            raise UsageError(f"--set: {name!r} is none of the parameters {', '.join(known)}.")
+            raise UsageError(f"--set: {name!r} is not one of the parameters {', '.join(known)}.")
         model.set_params(**{known[name]: value})
     return model
 
 
 def _stop_early(tagger: Any, n_train: int, n_dev: int) -> None:
-    """The last sequences are a development set, on which the tagger is not trained."""
+    """Use the last sequences as a development set, on which the tagger is not trained."""
     from sklearn.model_selection import PredefinedSplit
 
     given = PredefinedSplit([-1] * n_train + [0] * n_dev)
@@ -286,7 +286,9 @@ def _template_text(args: argparse.Namespace) -> str | None:
         return None
     _, text = read_text(args.templates, args.encoding)
     if all(line.lstrip()[:1] in ("", "#") for line in text.splitlines()):
-        raise ValueError(f"{args.templates} holds no templates; give some, or no --templates.")
+        raise ValueError(
+            f"{args.templates} holds no templates; add some, or leave out --templates."
+        )
     return text
 
 
@@ -302,7 +304,7 @@ def _check_templates(path: str, extractor: Any) -> None:
 
 
 def _name_columns(extractor: Any, names: list[str]) -> None:
-    """Say which columns to read, unless ``--set`` does: all, or the first one for letters."""
+    """Set the columns to read, unless ``--set`` does: all, or the first for TokenFeatures."""
     from sklseq.features import WindowFeatures
 
     if isinstance(extractor, WindowFeatures):
@@ -313,7 +315,7 @@ def _name_columns(extractor: Any, names: list[str]) -> None:
 
 def _tag(args: argparse.Namespace) -> None:
     if args.labels and args.confidence:
-        raise UsageError("--confidence adds a column, and --labels writes none; drop one.")
+        raise UsageError("--confidence adds a column, but --labels writes no columns; drop one.")
     model, columns = _load(args.model)
     if not args.text:
         X, y = _read(args, columns)
@@ -378,15 +380,15 @@ def _evaluate(args: argparse.Namespace) -> None:
     from sklseq.metrics import sequence_accuracy, span_report, token_accuracy
 
     if (args.mode == "strict") != (args.scheme is not None):
-        raise UsageError("--mode strict and --scheme need each other; give both or none.")
+        raise UsageError("--mode strict and --scheme need each other; give both or neither.")
     if args.model is not None:
         model, columns = _load(args.model)
         X, y = _read(args, columns)
         _check_filled(X, args.file)
         if y is None:
             raise ValueError(
-                f"{args.file} has {len(columns)} columns, those that {args.model} reads; add the "
-                "true label as the last column."
+                f"{args.file} has only the {len(columns)} columns that {args.model} reads; add "
+                "the true label as the last column."
             )
         predicted = [[str(label) for label in labels] for labels in _labels_of(model, X)]
     else:
@@ -431,8 +433,8 @@ def _inspect(args: argparse.Namespace) -> None:
     model, _ = _load(args.model)
     if isinstance(model, Decoder):
         raise ValueError(
-            f"{args.model} is an exported model, which holds no names; give the one that train -m "
-            "saved."
+            f"{args.model} is an exported model, which holds no names; give the model that train "
+            "-m saved."
         )
     print(model_card(model), end="")
     if not hasattr(model[-1], "top_transitions"):
@@ -449,7 +451,7 @@ def _table(weights: list) -> str:
 
 
 def _load(path: str) -> tuple[Any, list[str]]:
-    """A model, saved or exported, and the columns of tokens that it reads."""
+    """Return a model, saved or exported, and the columns of tokens that it reads."""
     with open(path, "rb") as file:  # once: it may be a pipe
         data = file.read()
     if data.startswith(MAGIC):
@@ -463,9 +465,9 @@ def _load(path: str) -> tuple[Any, list[str]]:
 
     try:
         model = joblib.load(io.BytesIO(data))
-    except Exception as error:  # pickles of anything end with any error
+    except Exception as error:  # unpickling an arbitrary file may raise any error
         raise ValueError(
-            f"{path} is no model that can be loaded; give a file of sklseq train."
+            f"{path} is not a model that can be loaded; give a file of sklseq train."
         ) from error
     columns = input_columns(model) if hasattr(model, "predict") else None
     return model, _checked_columns(columns, path)
@@ -481,7 +483,7 @@ def _checked_columns(columns: list[str] | None, path: str) -> list[str]:
 
 
 def _read(args: argparse.Namespace, columns: list[str]) -> tuple[list, list | None]:
-    """Sequences of these columns, and the labels if the file has one column more."""
+    """Return sequences of these columns, and the labels if the file has one more column."""
     advice = " If its lines are text, add --text." if _could_be_text(args, columns) else ""
     try:
         X, _ = read_conll(_source(args.file), label=None, **_format(args))
@@ -491,7 +493,7 @@ def _read(args: argparse.Namespace, columns: list[str]) -> tuple[list, list | No
     if n_found not in (n, n + 1):
         raise ValueError(
             f"{args.file} has {n_found} columns, and {args.model} reads {n} ({', '.join(columns)}) "
-            f"with or without a label behind them; give these.{advice}"
+            f"with or without a label as the last column; give these.{advice}"
         )
     tables = [list(x.values()) for x in X]
     y = [table[n] for table in tables] if n_found > n else None
@@ -524,7 +526,7 @@ def _source(file: str) -> Any:
 
 
 def _open_stream(name: str) -> Any:
-    """A standard stream, which is None where a shell has closed it."""
+    """Return a standard stream; raise if it is None because a shell has closed it."""
     stream = getattr(sys, name)
     if stream is None:
         remedy = "give the name of a file" if name == "stdin" else "write it to a file by >"
@@ -537,7 +539,7 @@ def _format(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _arrived_lines(args: argparse.Namespace) -> Iterator[list[str]]:
-    """Whole lines, as many as can be read at once: a pipe is answered while it is written."""
+    """Yield the complete lines of each read, so that a pipe is answered while it is written."""
     left, n_read = b"", 0
     source = _source(args.file)
     with open(source, "rb") if isinstance(source, str) else nullcontext(source) as file:

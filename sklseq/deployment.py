@@ -1,4 +1,4 @@
-"""Models outside the process that trained them: exported files, loading of saved models."""
+"""Deployment of models: exported files, model cards, and loading of saved models."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from sklseq.features._window_transform import WindowTransform
 
 __all__ = ["export", "model_card", "trusted_types"]
 
-# What a transform needs is what its class declares.
+# The class of a transform declares the attributes that an exported file holds.
 _TRANSFORMS = {
     DictFeatures: DictTransform,
     LexiconFeatures: LexiconTransform,
@@ -53,15 +53,15 @@ def export(model: BaseEstimator, path: PathLike, *, precision: str | None = None
     model : CRFTagger, ZScoreTagger, HMSVMTagger, or Pipeline
         A tagger fitted on feature dicts or attributes; or a Pipeline of ``DictFeatures``,
         ``TokenFeatures``, ``TemplateFeatures``, ``LexiconFeatures``, ``WindowFeatures`` and
-        FeatureUnions of them, and a tagger. Not with functions of yours (``functions=``), whose
-        code a file cannot hold, nor with ``transformer_weights`` of a FeatureUnion, nor with
-        kernels other than the linear one.
+        FeatureUnions of them, and a tagger. Not supported are your own functions
+        (``functions=``), whose code a file cannot hold, ``transformer_weights`` of a FeatureUnion,
+        and kernels other than the linear one.
     path : str or path
         The file appears only when it is complete.
     precision : {None, "float32", "float16", "int8"}, default=None
-        How state weights are stored. None: as they are, and the runtime gives the same labels.
-        "int8": as integers from -127 to 127, times one number for each label. "float16" holds
-        numbers up to 65,504. Transitions are always stored as they are.
+        Type of the stored state weights. None: unchanged, and the runtime predicts the same labels.
+        "int8": integers from -127 to 127, times one factor for each label. "float16" holds numbers
+        up to 65,504. Transitions are always stored unchanged.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def export(model: BaseEstimator, path: PathLike, *, precision: str | None = None
     ------
     ValueError
         If the model has a part that cannot be exported, or a weight that is not finite or is not
-        in the range of ``precision``: the message names it.
+        in the range of ``precision``; the message names it.
     OSError
         If the file cannot be written.
 
@@ -92,7 +92,7 @@ def export(model: BaseEstimator, path: PathLike, *, precision: str | None = None
 
 
 def describe(model: Any, precision: str | None = None) -> dict[str, Any]:
-    """A fitted model as its file holds it, and as :class:`sklseq.runtime.Decoder` takes it."""
+    """Return the content of the file of a model, which :class:`sklseq.runtime.Decoder` takes."""
     *steps, tagger = [model] if not isinstance(model, Pipeline) else _steps(model)
     _check_tagger(tagger)
     coef = tagger.coef_.toarray() if sparse.issparse(tagger.coef_) else np.asarray(tagger.coef_)
@@ -137,7 +137,7 @@ def input_columns(model: Any) -> list[str] | None:
     if hasattr(step, "feature_names_in_"):
         return step.feature_names_in_.tolist()
     n = step.n_features_in_
-    return ["w"] if n == 1 else [f"c{i}" for i in range(n)]  # as sequences without names are read
+    return ["w"] if n == 1 else [f"c{i}" for i in range(n)]  # default names of columns
 
 
 def _check_tagger(tagger: Any) -> None:
@@ -161,12 +161,12 @@ def _check_tagger(tagger: Any) -> None:
 def _steps_and_weights(
     tagger: Any, steps: list, coef: np.ndarray
 ) -> tuple[list, np.ndarray, dict[str, Any] | None]:
-    """The extractors, weights without those of attributes that count nothing, and ``_pairs``."""
+    """Return extractors and weights without attributes of zero weight, and ``_pairs``."""
     of_pairs = tagger.transition_coef_
     if not steps:
         if getattr(tagger, "vectorizer_", None) is None:
             raise ValueError(
-                "The tagger was fitted on rows of numbers, and a file must say how they are made; "
+                "The tagger was fitted on rows of numbers, but a file must say how they are made; "
                 "fit it on feature dicts, or export a Pipeline of extractors and tagger."
             )
         steps = [tagger.vectorizer_]
@@ -186,7 +186,7 @@ def _steps_and_weights(
 
 
 def _pairs(coef: sparse.csr_matrix | None) -> dict[str, Any] | None:
-    """Weights of transition features: columns, how many each has, pairs of labels, values."""
+    """Weights of transition features: columns, counts per column, pairs of labels, values."""
     if coef is None:
         return None
     counts = np.diff(coef.indptr)
@@ -200,7 +200,7 @@ def _pairs(coef: sparse.csr_matrix | None) -> dict[str, Any] | None:
 
 
 def _part(step: Any) -> dict[str, Any] | None:
-    """An extractor as a model file holds it."""
+    """Return the content of a model file for an extractor."""
     if step is None:
         return None
     if isinstance(step, Pipeline):
@@ -209,7 +209,7 @@ def _part(step: Any) -> dict[str, Any] | None:
         return {"class": "FeatureUnion", "parts": [_part(s) for s in _union_parts(step)]}
     if type(step) not in _TRANSFORMS:
         raise ValueError(
-            f"{type(step).__name__} cannot be exported; extractors that can are "
+            f"{type(step).__name__} cannot be exported; extractors that can be are "
             f"{', '.join(sorted(c.__name__ for c in _TRANSFORMS))}, and FeatureUnions and "
             "Pipelines of them."
         )
@@ -253,7 +253,7 @@ def _plain(step: Any, name: str) -> Any:
 
 
 def _check_weights(tagger: Any, steps: list, coef: np.ndarray, precision: str | None) -> None:
-    """Raise a ValueError if a weight is not finite, or not as the file stores it."""
+    """Raise a ValueError if a weight is not finite, also in the precision of the file."""
     stored = coef
     if precision in ("float32", "float16"):
         with np.errstate(over="ignore"):
@@ -272,7 +272,7 @@ def _check_weights(tagger: Any, steps: list, coef: np.ndarray, precision: str | 
             between = " to ".join(_label(tagger, j) for j in at)
             raise ValueError(
                 f"The weight {name} of {between} is {values[tuple(at)]}; it must be finite, or "
-                "-inf where forbidden: fit the model again, on finite values."
+                "-inf if forbidden: fit the model again, on finite values."
             )
 
 
@@ -288,13 +288,13 @@ def _feature_name(step: Any, column: int) -> str:
 
 
 def _weights(coef: np.ndarray, precision: str | None) -> dict[str, Any]:
-    """State weights: all of them, or those that are not zero with their labels."""
+    """State weights: all, or only the nonzero ones with their labels, whichever is smaller."""
     scale = None
     if precision == "int8":
         scale = np.abs(coef).max(axis=0, initial=0) / 127
         coef = np.rint(coef / np.where(scale > 0, scale, 1)).astype(np.int8)
     elif precision is not None:
-        coef = coef.astype(precision)  # in range: _check_weights
+        coef = coef.astype(precision)  # _check_weights has checked the range
     n_entries, label_type = np.count_nonzero(coef), np.uint8 if coef.shape[1] <= 256 else np.int32
     sparse_size = n_entries * (coef.itemsize + np.dtype(label_type).itemsize) + 4 * len(coef)
     if sparse_size >= coef.nbytes:
@@ -306,13 +306,13 @@ def _weights(coef: np.ndarray, precision: str | None) -> dict[str, Any]:
 
 
 def model_card(model: BaseEstimator, *, description: str = "") -> str:
-    """A page in Markdown that says what a fitted model is.
+    """Describe a fitted model as a page in Markdown.
 
     Parameters
     ----------
     model : fitted tagger, or Pipeline that ends with one
     description : str, default=""
-        What it is for, on which data it was trained and how well it does: a paragraph of yours.
+        A paragraph of your own: purpose of the model, training data, scores.
 
     Returns
     -------
@@ -364,8 +364,8 @@ def trusted_types() -> list[str]:
     """Types that ``skops.io.load`` has to trust for models of this package.
 
     A model of sklseq consists of its own estimators, scikit-learn's, arrays, strings and numbers.
-    skops trusts all of these but the first, and not SciPy's CSR matrix, which ``sparsify`` stores.
-    Add the names of functions that you gave to an extractor.
+    By default, skops trusts all of these except the first, and not SciPy's CSR matrix, which
+    ``sparsify`` stores. Add the names of your own functions in extractors.
 
     Returns
     -------

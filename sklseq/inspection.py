@@ -1,8 +1,9 @@
 """Inspection of the last step of a fitted pipeline or search: fields, n best labelings, weights.
 
-A pipeline passes on ``predict``, ``predict_proba``, ``decision_function`` and ``score`` only. All
-functions here take a tagger or segmenter, a ``Pipeline`` that ends in one, a fitted search such as
-``GridSearchCV`` over one of these, or a ``FrozenEstimator``, and X as ``model.predict`` takes it.
+A Pipeline has only the methods ``predict``, ``predict_proba``, ``decision_function`` and ``score``
+of its last step. All functions here take a tagger or segmenter, a Pipeline that ends in one, a
+fitted search such as ``GridSearchCV`` over one of these, or a ``FrozenEstimator``, and the X of
+``model.predict``.
 """
 
 from __future__ import annotations
@@ -70,10 +71,10 @@ class Field(NamedTuple):
     Attributes
     ----------
     label : label
-        Its type.
+        Type of the field.
     text : str
     start, stop : int
-        Its first token and the one after its last; or characters of the raw string, if that is
+        Its first token and the token after its last one; characters of the raw string, if that is
         given.
     probability : float or None
         As in :class:`Span`.
@@ -90,7 +91,7 @@ class Field(NamedTuple):
 
 
 def last_step(model: BaseEstimator, X: SequencesLike | None = None) -> tuple[BaseEstimator, Any]:
-    """The tagger or segmenter at the end of a model, and X as it reads it.
+    """Return the tagger or segmenter at the end of a model, and its input for X.
 
     Parameters
     ----------
@@ -102,7 +103,7 @@ def last_step(model: BaseEstimator, X: SequencesLike | None = None) -> tuple[Bas
     Returns
     -------
     estimator : estimator
-        The last step; of a fitted search, that of its best estimator.
+        The last step; that of the best estimator if the model is a search.
     X : list of sequences or None
         Transformed by all steps but the last.
 
@@ -137,7 +138,7 @@ def last_step(model: BaseEstimator, X: SequencesLike | None = None) -> tuple[Bas
 
 
 def _inner(model: Any) -> Any:
-    """The estimator that a model or a search has fitted."""
+    """Return the fitted estimator inside a search or frozen estimator, or the model itself."""
     if not hasattr(model, "get_params") and not hasattr(model, "predict"):
         raise TypeError(
             f"model must be a fitted estimator, Pipeline or search; got {type(model).__name__}."
@@ -178,8 +179,8 @@ def nbest(model: BaseEstimator, X: SequencesLike, n: int = 10) -> list:
     Returns
     -------
     list of (labels, log_proba)
-        As ``predict_nbest`` of the last step gives them: scores in place of log-probabilities, if
-        the model has none; segmentations in place of labels, if it is a segmenter.
+        Result of ``predict_nbest`` of the last step: scores instead of log-probabilities if the
+        model has none, and segmentations instead of labels if it is a segmenter.
 
     Raises
     ------
@@ -221,13 +222,13 @@ def spans(
     valid : "once", collection of types, callable or None, default=None
         Which labelings are valid, see :meth:`sklseq.CRFTagger.predict`.
     handle_invalid : {"error", "best"}, default="error"
-        What a sequence without a valid labeling leads to: an error, or the best one of all.
+        For a sequence without a valid labeling: raise an error, or return the best labeling of all.
 
     Returns
     -------
     list of list of Span
-        (start, stop, label, probability), in order. The probability is None if the model has none;
-        of an ``OnlineDecoder`` too, whose labels leave before the sequence ends.
+        (start, stop, label, probability), in order. The probability is None if the model has none,
+        and for an ``OnlineDecoder``, which emits labels before the sequence ends.
 
     Examples
     --------
@@ -257,7 +258,7 @@ def _spans_of_labels(labels: Iterable, scheme: str | None) -> list[list[Span]]:
 
 
 def marginals(model: BaseEstimator, X: SequencesLike) -> list[list[dict[Any, float]]]:
-    """The probability of each label at each token, by label.
+    """Probabilities of the labels of each token, as dicts.
 
     Parameters
     ----------
@@ -360,7 +361,7 @@ def log_proba_sequence(model: BaseEstimator, X: SequencesLike, y: LabelsLike) ->
 def uncertainty(
     model: BaseEstimator, X: SequencesLike, by: str = "token", *, n: int = 10
 ) -> np.ndarray:
-    """How uncertain the labels of each sequence are: which to label next, or to check.
+    """Uncertainty of the labels of each sequence, for active learning or checks.
 
     Parameters
     ----------
@@ -368,12 +369,12 @@ def uncertainty(
         Fitted.
     X : list of sequences
     by : {"token", "entropy", "margin", "nbest-entropy"}, default="token"
-        What is measured, with p_1 ≥ p_2 ≥ … the probabilities of the best labelings:
+        Measure, where p_1 ≥ p_2 ≥ … are the probabilities of the best labelings:
 
         - "token": the mean over rows of the entropy of their label.
-        - "entropy": -Σ_y p(y | x) log p(y | x) over all labelings. Long sequences have more.
+        - "entropy": -Σ_y p(y | x) log p(y | x) over all labelings. It grows with the length.
         - "margin": 1 - (p_1 - p_2).
-        - "nbest-entropy": the entropy of the ``n`` best labelings, normalised among themselves.
+        - "nbest-entropy": the entropy of the ``n`` best labelings, normalised to sum 1.
     n : int, default=10
         Number of labelings for "nbest-entropy".
 
@@ -389,7 +390,7 @@ def uncertainty(
 
     Notes
     -----
-    Cost of "entropy" and "token": two passes of forward-backward; of the others, that of the n best
+    "entropy" and "token" cost two passes of forward-backward, the others the search for the n best
     labelings.
 
     References
@@ -423,7 +424,7 @@ def uncertainty(
 
 
 def _mean_entropy(proba: np.ndarray) -> float:
-    # Of the rows; 0 if there are none.
+    # Mean entropy of the rows; 0 if there are none.
     return float(entr(proba.astype(np.float64)).sum() / max(len(proba), 1))
 
 
@@ -436,9 +437,9 @@ def _of_best(proba: np.ndarray, by: str) -> float:
 def uncertain_rows(
     model: BaseEstimator, X: SequencesLike, n: int, known: LabelsLike | None = None
 ) -> list[tuple[int, int]]:
-    """The rows of least certain label: which single labels to ask for next.
+    """Rows with the least certain labels, for active learning of single labels.
 
-    Row t of a sequence x is the less certain, the larger 1 - max_j p(y_t = j | x, known labels).
+    The uncertainty of row t of a sequence x is 1 - max_j p(y_t = j | x, known labels).
 
     Parameters
     ----------
@@ -446,26 +447,27 @@ def uncertain_rows(
         Fitted.
     X : list of sequences
     n : int
-        How many rows.
+        Number of rows.
     known : list of label sequences, optional
-        What is known so far, as in training: at each row a label, None (unknown) or a set of
-        possible labels. Probabilities are those given these, and rows of one label are left out.
+        Labels known so far, as in training: at each row a label, None (unknown) or a set of
+        possible labels. Probabilities are conditional on them, and rows of one label are left out.
 
     Returns
     -------
     list of (sequence, row)
-        The least certain one first, ties in the order of X; all unknown rows if they are fewer.
+        The least certain row first, ties in the order of X; all unknown rows if there are fewer
+        than ``n``.
 
     Raises
     ------
     ValueError
-        If n is not an integer of at least 1, or the last step has no ``predict_proba``, or none
-        that takes known labels.
+        If n is not an integer of at least 1, or the last step has no ``predict_proba``, or its
+        ``predict_proba`` does not take known labels.
 
     Notes
     -----
-    Costs two passes of forward-backward. Labels of single rows train a model if the others are
-    unknown: None in y.
+    Costs two passes of forward-backward. A model can be trained on labels of single rows: y
+    is None at the others.
 
     References
     ----------
@@ -515,13 +517,13 @@ def extract(
         Fitted.
     X : list of sequences
     tokens : list of lists of str, optional
-        By default those of X: its strings, or the first column of each token.
+        By default the tokens of X: its strings, or the first column of each token.
     texts : list of str, optional
         The raw strings of the sequences. The text of a field is then cut from them, from the
         beginning of its first token to the end of its last one.
     offsets : list of lists of (start, stop), optional
-        Characters of each token in ``texts``. By default each token is searched for behind the one
-        before.
+        Characters of each token in ``texts``. By default each token is searched after the previous
+        one.
     scheme, valid, handle_invalid
         As in :func:`spans`.
 
@@ -534,8 +536,9 @@ def extract(
     Raises
     ------
     ValueError
-        If there is not one text and one token list a sequence, or not one token or pair of offsets
-        a token of X, a token is not in its text, or offsets are not in order or behind its end.
+        If the numbers of sequences of X, texts and token lists differ, or the numbers of tokens or
+        offsets of a sequence; if a token is not in its text, or offsets are not in order or are
+        beyond its end.
     TypeError
         If tokens or texts are not strings.
 
@@ -570,7 +573,7 @@ def to_frame(
     texts: Sequence[str] | None = None,
     offsets: Sequence[Sequence[tuple[int, int]]] | None = None,
 ) -> pandas.DataFrame:
-    """A table with a row for each token: its text, label and probability.
+    """Return a table with a row for each token: its text, label and probability.
 
     Parameters
     ----------
@@ -583,7 +586,7 @@ def to_frame(
     Returns
     -------
     pandas.DataFrame
-        Columns "sequence", "position", "token" (where known), "start" and "stop" (characters, with
+        Columns "sequence", "position", "token" (if known), "start" and "stop" (characters, with
         ``texts``), "label" and "probability" (of the label at this token, if the model has
         ``predict_proba``).
 
@@ -613,7 +616,7 @@ def to_frame(
     labels = getattr(last, "predict_labels", last.predict)(rows)
     lengths = np.array([len(one) for one in labels], dtype=np.int64)
     starts = np.cumsum(lengths) - lengths
-    nothing = np.zeros(0, dtype=object)  # of [], pandas would make a column of floats
+    nothing = np.zeros(0, dtype=object)  # pandas would convert [] to a column of floats
     columns: dict[str, Any] = {
         "sequence": np.repeat(np.arange(len(lengths)), lengths),
         "position": np.concatenate([np.arange(0), *map(np.arange, lengths)]),
@@ -630,7 +633,7 @@ def to_frame(
     flat, _ = as_label_sequences(labels)
     columns["label"] = flat.tolist() or nothing
     if hasattr(last, "predict_proba"):
-        if hasattr(last, "predict_labels"):  # probabilities are those of types
+        if hasattr(last, "predict_labels"):  # probabilities belong to types
             flat = np.array([label.partition("-")[2] or label for label in columns["label"]])
         codes = find_codes(flat, last.classes_)
         proba = [
@@ -659,7 +662,7 @@ def feature_names(
     Returns
     -------
     ndarray of str objects, or None
-        None if there are no names: a single estimator, fitted on rows of numbers.
+        None if there are no names, as for a single estimator fitted on rows of numbers.
 
     Examples
     --------
@@ -740,11 +743,11 @@ def standard_errors(
 ) -> StandardErrors:
     """Standard errors of the weights of a fitted ``CRFTagger``.
 
-    They are those of the penalised estimate, the roots of the diagonal of
+    The standard errors of the penalised estimate are the roots of the diagonal of
 
         H⁻¹ (H - 2 · l2) H⁻¹,  or  H⁻¹ (Σ_s g_s g_sᵀ) H⁻¹  if ``robust``,
 
-    with H the Hessian of the objective at the weights, and g_s the gradient of
+    where H is the Hessian of the objective at the weights, and g_s the gradient of
     -weight_s · log p(y_s | x_s).
 
     Parameters
@@ -752,27 +755,27 @@ def standard_errors(
     model : Pipeline, search or CRFTagger
         Fitted, with a small ``tol``: the weights have to be near the minimum.
     X : list of sequences
-        Those of ``fit``; only the number of features can be checked.
+        X of ``fit``; only the number of features can be checked.
     y : list of label sequences
-        Those of ``fit``; labels may be unknown.
+        y of ``fit``; labels may be unknown.
     sample_weight : array-like of shape (n_sequences,), optional
-        Those of ``fit``.
+        Weights of ``fit``.
     robust : bool, default=False
-        False: labels are taken for draws of the model. True: only sequences for independent draws
-        (the sandwich); where labels are unknown, it has to be True.
+        False: assume that labels are drawn from the model. True: assume only that sequences are
+        independent (sandwich estimate); required if labels are unknown.
 
     Returns
     -------
     StandardErrors
-        Named tuple ``(coef, transition, start, end)``, in the shapes of the weights; NaN where none
-        is trained, or where ``l1`` holds it at zero.
+        Named tuple ``(coef, transition, start, end)``, in the shapes of the weights; NaN for
+        weights that are not trained, or that ``l1`` keeps at zero.
 
     Raises
     ------
     ValueError
-        If the last step is no ``CRFTagger``; X or y have features or labels that ``fit`` had not;
-        labels are unknown, and ``robust`` is False; ``robust`` is neither True nor False; H is not
-        positive definite, as without penalty; or it does not fit into ``working_memory``.
+        If the last step is no ``CRFTagger``; X or y have features or labels that ``fit`` did not
+        have; labels are unknown, and ``robust`` is False; ``robust`` is not a bool; H is
+        not positive definite, as without penalty; or it does not fit into ``working_memory``.
 
     Warns
     -----
@@ -781,10 +784,10 @@ def standard_errors(
 
     Notes
     -----
-    One product of H and a vector for each of n weights, each about the time of two gradients; then
-    O(n³). 16 n² bytes. Weights of a feature that grow by the same number for all labels leave
-    p(y | x) as it is: without the penalty, they have no standard errors. The products are exact:
-    covariances of features by the tangent of forward-backward.
+    Cost: one product of H and a vector for each of n weights, each about the time of two gradients,
+    then O(n³); 16 n² bytes. If all weights of a feature grow by the same number, p(y | x) does not
+    change, so without the penalty they have no standard errors. The products are exact: the tangent
+    of forward-backward gives covariances of features.
 
     References
     ----------
@@ -837,7 +840,7 @@ def explain(
     Returns
     -------
     list of TokenExplanation, or of SegmentExplanation if the model ends in a segmenter
-        Probabilities are None if the model has none, as :class:`sklseq.HMSVMTagger`.
+        Probabilities are None if the model has none, such as :class:`sklseq.HMSVMTagger`.
     """
     names = feature_names(model, input_features)
     last: Any

@@ -1,8 +1,8 @@
 """Metrics of predicted label sequences: tokens, whole sequences and spans.
 
 All functions take lists, object arrays or 2-D arrays of label sequences; those of spans also
-take lists of segments (start, stop, type), as segmenters and `predict_spans` give them. Labels are
-concatenated before anything is counted, so label sequences of equal length, such as
+take lists of segments (start, stop, type), as segmenters and `predict_spans` return. Labels are
+concatenated before they are counted, so label sequences of equal length, such as
 ``[[0, 1], [1, 1]]``, are never read as scikit-learn's multilabel indicators.
 
 The ``scoring`` parameter of scikit-learn takes the scorers themselves, as in
@@ -226,12 +226,12 @@ def span_precision_recall_fscore_support(
     ----------
     y_true, y_pred : list, object array or 2-D array of label sequences, or lists of segments
         True and predicted labels; corresponding sequences have equal length. Or for each sequence
-        a list of (start, stop, type); a list for each sequence, all of them empty, beside labels
-        says that there are no spans.
+        a list of (start, stop, type). If one argument holds labels and the other only empty lists,
+        these mean no spans.
     mode : {"conlleval", "strict"}, default="conlleval"
         Definition of a span. ``"conlleval"`` reads any order of labels of any scheme: an I-x that
         follows O or another type begins a span. ``"strict"`` reads only valid spans of `scheme`,
-        as seqeval's mode of that name.
+        like seqeval's mode of that name.
     scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
         Meaning of the prefixes; required for ``mode="strict"``, and allowed only there.
     average : {"micro", "macro", "weighted"} or None, default=None
@@ -309,7 +309,7 @@ def _holds_segments(y: Any) -> bool:
 
 
 def _which_segments(y_true: Any, y_pred: Any) -> list[bool]:
-    """Whether each side holds segments; empty lists do beside labels: nothing was found."""
+    """Whether each side holds segments; beside labels, empty lists are taken as no segments."""
     sides = y_true, y_pred
     held, empty = list(map(_holds_segments, sides)), list(map(_empty_lists, sides))
     return held if any(held) or all(empty) else empty
@@ -321,7 +321,7 @@ def _empty_lists(y: Any) -> bool:
 
 
 def _of_segments(y_true: Any, y_pred: Any, mode: str) -> tuple[Any, Any]:
-    """Both sides as labels: segments are written in IOB2."""
+    """Return both sides as labels; segments are written in IOB2."""
     sides, segments = (y_true, y_pred), _which_segments(y_true, y_pred)
     if not any(map(_holds_segments, sides)) and mode == "strict":
         return sides
@@ -337,7 +337,7 @@ def _of_segments(y_true: Any, y_pred: Any, mode: str) -> tuple[Any, Any]:
             f"y_true has {len(y_true)} sequences, y_pred {len(y_pred)}; pass a prediction for "
             "every sequence."
         )
-    # Without a label on a side, its sequences hold no segment.
+    # A side without any label is read as empty lists of segments.
     segments = [is_one or not any(map(len, y)) for is_one, y in zip(segments, sides)]
     stops = [
         [max((segment[1] for segment in x), default=0) if is_one else len(x) for x in y]
@@ -403,17 +403,17 @@ def _recode(spans: Spans, types: list[str]) -> NDArray[np.int64]:
 
 
 def _select(counts: _SpanCounts, labels: Sequence[str] | None) -> _SpanCounts:
-    """Counts of the given types; zero for those that do not occur."""
+    """Counts of the given types; zero for types that do not occur."""
     if labels is None:
         return counts
     position = {type_: index for index, type_ in enumerate(counts.types)}
     if not len(labels) or (position and not any(label in position for label in labels)):
         raise ValueError(
             f"labels must name at least one span type that occurs, of {sorted(position)}; got "
-            f"{list(labels)!r} (types, as 'PER', not labels, as 'B-PER')."
+            f"{list(labels)!r} (types such as 'PER', not labels such as 'B-PER')."
         )
     chosen = [position.get(label, -1) for label in labels]
-    padded = (np.append(count, 0)[chosen] for count in counts[1:])  # index -1: the zero
+    padded = (np.append(count, 0)[chosen] for count in counts[1:])  # index -1 is the appended zero
     return _SpanCounts(list(labels), *padded)
 
 

@@ -85,8 +85,8 @@ def load(path: str | os.PathLike[str]) -> Decoder:
 class Decoder:
     """A model that labels sequences; made by :func:`load`.
 
-    A sequence has the form that the exported model read: feature dicts or attributes for a tagger
-    alone, tokens for a pipeline. Threads may share a decoder.
+    Sequences have the form of those that the exported model was fitted on: feature dicts or
+    attributes for a single tagger, tokens for a pipeline. Threads may share a decoder.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ class Decoder:
     def _sums(
         self, psi: np.ndarray, offsets: np.ndarray, entries: RowTransitions | None
     ) -> np.ndarray:
-        """log Z of each sequence; scores become marginals, in place."""
+        """Return log Z of each sequence; replace scores by marginals, in place."""
         if not self._probabilistic:
             raise ValueError(
                 "The exported model has no probabilities: its scores maximise a margin or a "
@@ -198,7 +198,7 @@ class Decoder:
         ----------
         X : list of sequences
         y : list of label sequences
-            One label for each token; -inf where the model does not know one.
+            One label for each token; the result is -inf for sequences with unknown labels.
 
         Returns
         -------
@@ -221,11 +221,11 @@ class Decoder:
                 total[s] += float(chain.start[c[0]]) + float(chain.end[c[-1]])
         return np.minimum(
             total - self._sums(psi, offsets, entries), 0.0
-        )  # above 0 by rounding alone
+        )  # a sum above 0 is rounding
 
     @property
     def attributes(self) -> list[str]:
-        """Names of the attributes, of a model that reads feature dicts or attributes."""
+        """Names of the attributes, if the model reads feature dicts or attributes."""
         names = getattr(self._features, "vocabulary_", None)
         if names is None:
             raise ValueError("The model reads tokens, and its file has no names of attributes.")
@@ -240,7 +240,7 @@ class Decoder:
 
     @property
     def transition_features(self) -> dict[tuple[Any, Any], float]:
-        """Weights of (label, next label) that are not zero; -inf where forbidden."""
+        """Weights of (label, next label) that are not zero; -inf if forbidden."""
         scores = self._chain.score[: len(self.classes_), : len(self.classes_)]
         pairs = zip(*(x.tolist() for x in np.nonzero(scores)))
         return {(self.classes_[i], self.classes_[j]): float(scores[i, j]) for i, j in pairs}
@@ -255,20 +255,20 @@ class Decoder:
         Returns
         -------
         list of list of (start, stop, type)
-            Of the predicted labels; the stop is not part of the span. An ``"I-"`` label that
-            continues no span of its type begins one.
+            Spans of the predicted labels, without the row ``stop``. An ``"I-"`` label that does not
+            continue a span of its type begins one.
         """
         return [labels_to_segments(labels) for labels in self.predict(X)]
 
     def stream(self, **rule: Any) -> Stream:
-        """A sequence whose items arrive one by one.
+        """Start a sequence whose items arrive one by one.
 
         Parameters
         ----------
         **rule
-            Parameters of :class:`sklseq.OnlineDecoder` that say when labels leave: ``strategy``,
-            ``latency_cost``, ``lag`` and so on. By default ``strategy="closure"``: a label leaves
-            when no later item can change it.
+            Parameters of :class:`sklseq.OnlineDecoder` that decide when labels are emitted:
+            ``strategy``, ``latency_cost``, ``lag`` and so on. By default ``strategy="closure"``:
+            a label is emitted when no later item can change it.
 
         Returns
         -------
@@ -283,7 +283,7 @@ class Decoder:
         n = rows.n_rows
         psi = np.empty((n, self._chain.width), dtype=self._W.dtype)
         indptr = rows.indptr.astype(np.int32)
-        kernel = _linear.gather_rows[self._types]  # a choice by the arguments takes a microsecond
+        kernel = _linear.gather_rows[self._types]  # dispatch by arguments takes 1 µs
         kernel(indptr, rows.indices, values, self._W, psi, 0, n)
         return psi, rows.offsets, None if self._pairs is None else self._pairs.entries(rows)
 
@@ -324,8 +324,8 @@ class Stream:
         from sklseq.inference.chain.online_rules import new_beam
 
         self._beam = new_beam(self._decoder._chain, self._rule)
-        self._items: list = []  # those on which features of items not scored yet depend
-        self._first = self.n_seen = 0  # number of the first of them
+        self._items: list = []  # items on which features of unscored items depend
+        self._first = self.n_seen = 0  # number of the first of `_items`
 
     def push(self, item: Any) -> list:
         """Read the next item.
@@ -343,11 +343,11 @@ class Stream:
         Raises
         ------
         ValueError
-            If the item has another form than those that the model reads; the stream is as before.
+            If the item has not the form that the model reads; the stream is unchanged.
         """
         before, after = self._decoder._field
         items = [*self._items, item]
-        psi = self._decoder._scores([items])[0]  # refuses a wrong item before it is taken
+        psi = self._decoder._scores([items])[0]  # raises for an invalid item, before it is stored
         self._items = items
         self.n_seen += 1
         self._score(psi, self.n_seen - after)
@@ -377,8 +377,8 @@ class Stream:
             self._start()
 
     def _score(self, psi: np.ndarray, stop: int, held: bool = False) -> None:
-        # Items up to stop that are not scored yet; those before and behind them are context. held:
-        # their labels leave when the sequence ends.
+        # Push the scores of the unscored items before stop; the other items are context. held:
+        # their labels are emitted when the sequence ends.
         from sklseq.inference.chain.online_rules import _online, no_path
 
         done = self._beam.n_rows
@@ -395,7 +395,9 @@ class Stream:
 
 def _check_lengths(n_tokens: np.ndarray, n_labels: np.ndarray) -> None:
     if len(n_tokens) != len(n_labels):
-        raise ValueError(f"X has {len(n_tokens)} sequences, y has {len(n_labels)}; give as many.")
+        raise ValueError(
+            f"X has {len(n_tokens)} sequences, y has {len(n_labels)}; give the same number."
+        )
     for s in np.flatnonzero(n_tokens != n_labels)[:1]:
         raise ValueError(
             f"Sequence {s} has {n_tokens[s]} tokens in X and {n_labels[s]} labels in y; give one "
@@ -404,7 +406,7 @@ def _check_lengths(n_tokens: np.ndarray, n_labels: np.ndarray) -> None:
 
 
 class _Steps:
-    """Extractors one after the other, as in a Pipeline."""
+    """Extractors in series, as in a Pipeline."""
 
     def __init__(self, steps: list):
         self.steps = steps
@@ -416,7 +418,7 @@ class _Steps:
 
 
 class _Union:
-    """Extractors side by side, as in a FeatureUnion."""
+    """Extractors in parallel, as in a FeatureUnion."""
 
     def __init__(self, parts: list):
         self.parts = parts
@@ -442,7 +444,7 @@ def _features_of(part: Any) -> Any:
         state["extractor_"] = _features_of(state["extractor_"])
     vars(transform).update(state)
     for name in {"names_table", "tables"} & set(dir(transform)):
-        getattr(transform, name)()  # now, not in the first call
+        getattr(transform, name)()  # computed now rather than in the first call
     return transform
 
 
@@ -465,7 +467,7 @@ class _PairWeights:
 
 
 def _state_weights(model: dict[str, Any], chain: Transitions) -> np.ndarray:
-    """Padded rows of state weights, from an array, or of the entries that are not zero."""
+    """Return padded rows of state weights, from an array or from nonzero entries."""
     coef, n_features = model["coef"], model["n_features"]
     values = coef["values"].astype(chain.dtype)
     if coef["scale"] is not None:

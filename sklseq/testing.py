@@ -1,7 +1,7 @@
 """Checks of the scikit-learn contract for taggers, segmenters and extractors.
 
-The checks of scikit-learn pass one 2-D array, but samples are sequences here; so this module has
-its own, one function per requirement. Use them on your own estimators::
+The checks of scikit-learn pass one 2-D array, but samples are sequences here, so this module has
+checks of its own, one function per requirement. Use them on your own estimators::
 
     check_sequence_estimator(MyTagger())
 
@@ -54,8 +54,8 @@ def check_sequence_estimator(
         A tagger or segmenter (with ``predict``), an extractor (with ``transform``), or a pipeline
         of them. Not fitted.
     data : {"auto", "rows", "tokens"}, default="auto"
-        Form of one sequence of ``X``: a 2-D array, or a list of strings. "auto": tokens if the
-        tags of the first step say that it reads strings.
+        Form of one sequence of ``X``: a 2-D array, or a list of strings. "auto" means
+        tokens if the tags of the first step say that it reads strings.
     exclude : collection of str, default=()
         Names of checks that do not apply, see :func:`sequence_checks`.
 
@@ -140,7 +140,7 @@ class Subject:
         self.predicts = hasattr(estimator, "predict") or hasattr(estimator, "predict_labels")
         self.reads_tokens = data == "tokens" or (data == "auto" and _reads_strings(estimator))
         self.reads_numbers = not self.reads_tokens
-        # A segmenter derives segments from IOB labels, so it does not take labels of any type.
+        # A segmenter derives segments from IOB labels, so it does not take arbitrary labels.
         self.any_label = self.predicts and not hasattr(estimator, "predict_labels")
         fit = inspect.signature(estimator.fit).parameters if hasattr(estimator, "fit") else {}
         self.takes_weights = "sample_weight" in fit
@@ -187,7 +187,7 @@ def _reads_strings(estimator: Any) -> bool:
 
 
 def answers(estimator: BaseEstimator, X: SequencesLike) -> list:
-    """Predictions or features of each sequence, in a form that can be compared."""
+    """Return predictions or features of each sequence, in a form that can be compared."""
     if isinstance(estimator, Pipeline) and hasattr(estimator[-1], "predict_labels"):
         X = estimator[:-1].transform(X) if len(estimator) > 1 else X
         estimator = estimator[-1]
@@ -208,7 +208,7 @@ def answers(estimator: BaseEstimator, X: SequencesLike) -> list:
 
 
 def _named_potentials(sequence: SequencePotentials, names: list[str]) -> list[dict]:
-    """For each step the potentials of segments that begin there, by (kind, stop, name)."""
+    """For each step, its potentials whose span begins there, by (kind, stop, name)."""
     n_steps, *spans, rows = sequence
     steps: list[dict] = [{} for _ in range(n_steps)]
     for kind, start, stop, row in zip(*(a.tolist() for a in spans), _named_rows(rows, names)):
@@ -290,7 +290,7 @@ def check_pickles_answer_alike(subject: Subject, X: list, y: list) -> None:
     estimator = subject.fitted(X, y)
     for copied in (pickle.loads(pickle.dumps(estimator)), copy.deepcopy(estimator)):
         assert_alike(estimator, copied, X)
-    assert_alike(estimator, pickle.loads(pickle.dumps(estimator)), X)  # after answering, too
+    assert_alike(estimator, pickle.loads(pickle.dumps(estimator)), X)  # also after predictions
 
 
 def check_memory_maps_answer_alike(subject: Subject, X: list, y: list) -> None:
@@ -468,7 +468,7 @@ def _plain(label: Any) -> Any:
 
 
 def _other_labels(y: list) -> list:
-    """Different labels for the same data: weights must decide between them."""
+    """Other labels for the same data, so that weights decide between the two."""
     other = {"O": "B-x", "B-x": "O", "I-x": "O"}
     return [[other[label] for label in path] for path in y]
 
@@ -506,7 +506,7 @@ def check_weights_are_routed(subject: Subject, X: list, y: list) -> None:
     assert_alike(expected, routed, X)
 
 
-# --- Settings around it -------------------------------------------------------------------------
+# --- Settings of scikit-learn and threads -------------------------------------------------------
 
 
 def check_settings_of_output_do_not_break_it(subject: Subject, X: list, y: list) -> None:
