@@ -1,4 +1,4 @@
-"""Solvers, which call named methods of an objective and depend on nothing else.
+"""Solvers: iterations and stopping rules that reach an objective only through its methods.
 
 Imports: _lib; never sklearn.
 """

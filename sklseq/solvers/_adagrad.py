@@ -1,4 +1,4 @@
-"""Stochastic gradient descent with a step size for each weight, in a fixed number of passes."""
+"""AdaGrad: stochastic gradient descent with a step size for each weight, for a few passes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sklseq.solvers._result import SolverResult
 
 __all__ = ["adagrad"]
 
-# Sequences with less than the mean loss are updated less often, but at least in this fraction of
-# the passes, and in all of the first ones.
+# Sequences with less than the mean loss are updated less often, but with at least this probability
+# in a pass, and in all of the first FULL_PASSES.
 LEAST_SHARE, FULL_PASSES = 0.3, 2
-# A pass with more than this many times the least losses of a pass so far overshot.
+# A pass is undone if its losses sum to more than this many times those of the best pass so far.
 OVERSHOT = 2.0
 
 
@@ -23,10 +23,10 @@ def adagrad(
 ) -> SolverResult:  # fmt: skip
     """Minimise ``primal`` roughly, in ``n_passes`` over the data.
 
-    Steps decrease linearly from ``rate`` to 0, which averages the noise of single sequences, and
-    gradients of earlier passes count less and less in their metric. A pass whose losses sum to more
-    than the objective at the start, to more than twice those of an earlier pass, or are not finite,
-    is undone, and the steps of later passes are divided by 4.
+    Steps decrease linearly from ``rate`` to 0, which averages the noise of single sequences. The
+    sums of squared gradients, which set the step sizes, are reduced between passes. A pass whose
+    losses sum to more than the objective at the start, to more than twice those of an earlier pass,
+    or are not finite, is undone, and the steps of later passes are divided by 4.
 
     Parameters
     ----------
@@ -44,10 +44,10 @@ def adagrad(
     Returns
     -------
     SolverResult
-        ``message`` is "passes", "callback", or "worse" where the end is no better than the start,
-        which is then the answer. ``converged`` only if the callback stopped it: nothing is
-        known about the distance from the minimum. ``history`` is the objective at the start and at
-        the end.
+        ``message`` is "passes", "callback", or "worse" if the end is no better than the start; then
+        ``w`` is the start. ``converged`` is True only if the callback stopped the run, as nothing
+        is known about the distance from the minimum. ``history`` is the objective at the start and
+        at the end.
     """
     rng = np.random.default_rng(random_state)
     start = stochastic.w.copy()

@@ -12,15 +12,16 @@ from sklseq.solvers._result import SolverResult
 __all__ = ["GapMonitor", "bcfw"]
 
 # One pass in FULL_EVERY updates all sequences. The others update those whose part of the gap was
-# above LARGE_GAP times the mean: the rest would not change the objective much.
+# above LARGE_GAP times the mean; updates of the rest would hardly change the objective.
 FULL_EVERY, LARGE_GAP = 4, 0.3
-# Steps on one sequence stop when the spread of violations among its known paths is this fraction
-# of that before.
+# Steps on one sequence stop when the spread of violations among its known paths has fallen to this
+# fraction.
 ACCURACY = 0.1
 # Passes over known paths stop when the gap among them is this fraction of the whole gap: then
 # only new paths reduce it.
 KNOWN_PATHS_GAP = 0.1
-# Passes without separating weights before a proof of inseparability is tried; then twice as many.
+# Passes without separating weights before the first proof of inseparability is tried; the number
+# doubles after each attempt.
 PATIENCE = 8
 
 
@@ -49,13 +50,13 @@ class GapMonitor:
         return bool(self.objective.find_contradiction())
 
     def result(self, k: int, message: str = "max_iter reached") -> SolverResult:
-        """The answer after k passes."""
+        """Result after k passes."""
         message = "gap within tol" if self.converged else message
         primal, history = self.primal, self.history
         return SolverResult(self.objective, primal, k, self.converged, history, message)
 
     def inseparable_result(self, k: int) -> SolverResult:
-        """The answer where no weights meet a hard margin."""
+        """Result after k passes if no weights meet a hard margin."""
         return SolverResult(self.objective, np.inf, k, False, self.history, "not separable")
 
 
@@ -72,8 +73,8 @@ def bcfw(
 ) -> SolverResult:
     """Maximise the dual one sequence at a time, in random order, by exact steps.
 
-    An update finds the most violated path of a sequence, and moves mass to it from its path of
-    least violation: the pairwise variant of the Frank–Wolfe step, which can remove paths and so
+    An update finds the most violated path of a sequence, and moves mass to it from its path with
+    the least violation: the pairwise variant of the Frank–Wolfe step, which can remove paths and so
     converges linearly. With one step per update and a start at the true paths, it is Algorithm 4 of
     Lacoste-Julien et al.
 
@@ -83,8 +84,8 @@ def bcfw(
     rng : Generator or RandomState
         Shuffles the sequences.
     tol : float
-        Training stops when the duality gap is at most this fraction of the primal objective; both
-        are those of the average of all iterates, if the objective averages.
+        Training stops when the duality gap is at most this fraction of the primal objective. If the
+        objective averages, both are evaluated at the average of all iterates.
     max_iter : int
         Passes.
     n_steps : int
@@ -92,8 +93,7 @@ def bcfw(
     n_searches : int
         Maximum number of searches per update.
     n_revisits : int
-        Maximum number of passes after each pass that step among the paths with α > 0, without a
-        search.
+        Maximum number of passes, after each pass, over the known paths (α > 0), without a search.
     callback : callable(pass, primal, objective) -> bool, optional
         Called after each pass, with NaN for the primal if the gap is not measured; True stops.
 

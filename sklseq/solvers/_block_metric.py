@@ -1,4 +1,4 @@
-"""Second derivatives of some weights, in blocks, as the first guess of L-BFGS's Hessian."""
+"""Block-diagonal initial Hessian for L-BFGS."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ __all__ = ["BlockMetric"]
 
 
 class BlockMetric:
-    """A matrix B that is the identity but for one positive definite block a group of weights.
+    """A matrix B: the identity, except for one positive definite block for each group of weights.
 
     Parameters
     ----------
     at : ndarray of shape (n,)
         Positions of the weights in w.
     slots : ndarray of shape (n,)
-        Group · size + row in the group's block, of each of them; rows that no weight has are
-        ignored.
+        Group · size + row in the block of the group, for each of these weights; rows of a block
+        without a weight are ignored.
     blocks : ndarray of shape (n_groups, size, size)
 
     Notes
     -----
-    Memory: that of the blocks twice. A change of the free weights of a group costs size³ / 3.
+    Memory: twice the blocks. Each change of the free weights of a group costs size³ / 3.
     """
 
     def __init__(self, at: np.ndarray, slots: np.ndarray, blocks: np.ndarray):
@@ -31,10 +31,10 @@ class BlockMetric:
         self.factors = np.broadcast_to(np.eye(blocks.shape[1]), blocks.shape).copy()
 
     def change(self, rows: np.ndarray, free: np.ndarray | None = None) -> np.ndarray:
-        """B⁻¹ z - z of vectors z, of which ``rows`` are the entries at ``at``, as such rows.
+        """Entries at ``at`` of B⁻¹ z - z, for vectors z with the entries ``rows`` at ``at``.
 
-        With ``free``, a boolean mask of all weights: B is that of the free weights alone, other
-        entries of z count as 0, and so do theirs in the answer.
+        With ``free``, a boolean mask of all weights, B is restricted to the free weights; the other
+        entries of z count as 0, and are 0 in the result.
         """
         here = np.ones(len(self.at), dtype=bool) if free is None else free[self.at]
         self._factorise(here)
@@ -48,7 +48,7 @@ class BlockMetric:
         return (answer - given)[:, self.slots]
 
     def _factorise(self, here: np.ndarray) -> None:
-        # Cholesky factors of groups whose free weights are others than before.
+        # Update the Cholesky factors of groups whose free weights have changed.
         is_free = np.zeros(self.is_free.size, dtype=bool)
         is_free[self.slots] = here
         is_free = is_free.reshape(self.is_free.shape)

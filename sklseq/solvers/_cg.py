@@ -10,12 +10,12 @@ from sklseq.solvers._result import SolverResult
 
 __all__ = ["cg"]
 
-BLOCK = 2_048  # rows worked on while they are in the cache
+BLOCK = 2_048  # rows processed at a time, so that they stay in the cache
 
-# Squared length, relative to the longest, below which a direction counts as dependent on others:
-# so many roundings.
+# A direction counts as dependent on others if its squared length, relative to the longest, is below
+# this many units of rounding.
 DEPENDENT = 50
-# Fraction of the first residual that none reaches but by rounding.
+# Residual, as a multiple of the first, that only rounding errors can produce.
 DIVERGED = 1e4
 
 
@@ -28,30 +28,29 @@ def cg(
     max_iter: int = 500,
     callback: Callable[[int, float, np.ndarray], bool] | None = None,
 ) -> SolverResult:
-    """Solve A W = B, A being positive semidefinite, for all columns of B together.
+    """Solve A W = B for all columns of B, where A is positive semidefinite.
 
     Block conjugate gradients: each iteration applies A once, to a block P of directions, and
-    minimises ½ tr WᵀAW - tr WᵀB over W + span P for every column, so that columns profit from each
-    other's directions:
+    minimises ½ tr WᵀAW - tr WᵀB over W + span P for every column, so that each column uses the
+    directions of all:
 
         W ← W + P a,   a = (PᵀAP)⁻¹ PᵀR,   R ← R - A P a,   P ← R - P (PᵀAP)⁻¹ (AP)ᵀ R.
 
-    With a preconditioner D, all this is done on √D A √D and √D B, whose solution is W / √D. If D
-    is the inverse of the diagonal of A, nothing depends on the units of W's rows: neither the
-    iterates, nor which directions count as dependent, nor when it stops.
+    With a preconditioner D, the system is √D A √D and √D B, whose solution is W / √D. If D is the
+    inverse of the diagonal of A, the iterates, the choice of dependent directions and the stopping
+    rule do not depend on the units of the rows of W.
 
-    Directions that have come to depend on others are dropped, so that neither equal columns nor
-    those solved before the rest do harm.
+    Directions that depend linearly on others are dropped, as they arise from equal columns and from
+    columns that are solved before the rest.
 
     Parameters
     ----------
     objective : object with ``hessian_product(P) -> ndarray``
-        A times a block of columns; must not keep P, and may use its answer's memory again.
+        A times a block of columns. It must not keep P; it may reuse the memory of its result.
     gradient : ndarray of shape (n, k)
-        B: what the steepest ascent from zero follows. If float32, so are all large arrays; matrices
-        of k² are float64 in any case.
+        B, minus the gradient at W = 0. Large arrays have its type; k × k matrices are float64.
     preconditioner : ndarray of shape (n,), optional
-        D. Without it, a singular but consistent system is given its solution of minimum norm.
+        D. Without it, the solution of a singular but consistent system has minimum norm.
     tol : float
         Stops when two numbers of each column are at most ``tol``: the length of its residual √D R
         as a fraction of that of √D B, and the root of the gain of the iteration as a fraction of
@@ -106,7 +105,7 @@ def cg(
         else:
             products = _conjugate(Z, P, (inverse @ APZ).astype(R.dtype))
             P = _independent(Z, products, P)
-            message = "" if P.shape[1] else "residual"  # nothing is left of it
+            message = "" if P.shape[1] else "residual"  # no independent direction is left
     value = -0.5 * float(np.vdot(W, gradient * root + R))
     W *= root
     converged = message in ("residual", "callback")
@@ -114,12 +113,12 @@ def cg(
 
 
 def _share(parts: np.ndarray, wholes: np.ndarray) -> float:
-    # The largest; 0 / 0 is 0.
+    # Largest part / whole, where 0 / 0 is 0.
     return float(np.max(parts / np.where(wholes > 0, wholes, 1), initial=0.0))
 
 
-# Each function goes once over the rows of what it needs, by blocks that stay in the cache: what an
-# iteration costs beside the product is memory traffic. Sums over blocks are float64.
+# Each function reads its arrays once, in blocks of rows that stay in the cache: beside the product,
+# the cost of an iteration is memory traffic. Sums over blocks are float64.
 
 
 def _blocks(n: int) -> list[slice]:
@@ -149,7 +148,7 @@ def _products(P, AP, R) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _step(P, AP, step, W, R, Z) -> tuple[np.ndarray, np.ndarray]:
-    # W and R a step further, and Z = R; squared lengths of columns of R, and (AP)ᵀR.
+    # Update W and R, and set Z = R; return squared lengths of the columns of R, and (AP)ᵀR.
     squares, APR = np.zeros(R.shape[1]), np.zeros(step.shape)
     for rows in _blocks(len(P)):
         W[rows] += P[rows] @ step
@@ -161,7 +160,7 @@ def _step(P, AP, step, W, R, Z) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _conjugate(Z, P, factor) -> np.ndarray:
-    # Z without what P has of it, measured by A; ZᵀZ.
+    # Make Z conjugate to P with respect to A; return ZᵀZ.
     products = np.zeros((Z.shape[1],) * 2)
     for rows in _blocks(len(Z)):
         Z[rows] -= P[rows] @ factor
@@ -170,8 +169,8 @@ def _conjugate(Z, P, factor) -> np.ndarray:
 
 
 def _independent(Z: np.ndarray, products: np.ndarray, out: np.ndarray | None) -> np.ndarray:
-    # Orthonormal directions that span those of Z, columns first brought to equal length; in the
-    # memory of ``out`` if they are as many.
+    # Orthonormal basis of the span of the columns of Z, scaled to equal length first; written into
+    # ``out`` if the shape agrees.
     length = np.sqrt(np.diag(products))
     scale = np.where(length > 0, 1 / np.where(length > 0, length, 1), 0)
     square, vectors = np.linalg.eigh(products * np.outer(scale, scale))
@@ -185,7 +184,7 @@ def _independent(Z: np.ndarray, products: np.ndarray, out: np.ndarray | None) ->
 
 
 def _pseudo_inverse(S: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    # Of PᵀAP: directions along which A is zero up to rounding are left alone.
+    # Pseudo-inverse of S = PᵀAP; directions along which A is zero up to rounding are ignored.
     value, vectors = np.linalg.eigh((S + S.T) / 2)
     kept = value > DEPENDENT * np.finfo(dtype).eps * max(value[-1], 0)
     return (vectors[:, kept] / value[kept]) @ vectors[:, kept].T

@@ -15,14 +15,14 @@ __all__ = ["least_distance", "solve_dense"]
 RANK = 1e-12
 # A ridge below this fraction of the largest diagonal entry is within the rounding error.
 TRUSTED = 1e-10
-PIVOTS = 30  # sets of active constraints that are tried
-SLACK = 1e-10  # by which a constraint may be missed, as a fraction of the largest
-DEPENDENT = 1e-10  # squared distance of a row of length 1 from the span of others, taken as 0
-EXCHANGES = 20  # of active constraints, times their number, after which rounding has spoilt them
+PIVOTS = 30  # sets of active constraints tried by block pivoting
+SLACK = 1e-10  # allowed violation of a constraint, as a fraction of the largest right-hand side
+DEPENDENT = 1e-10  # squared distance of a row of length 1 from the span of others that counts as 0
+EXCHANGES = 20  # steps of the dual method per constraint; more show that rounding prevents an end
 
 
 def solve_dense(A: np.ndarray, B: np.ndarray, ridge: float) -> SolverResult:
-    """(A + ridge) W = B for a positive semidefinite A; without a ridge, of minimum norm.
+    """Solve (A + ridge) W = B for a positive semidefinite A; without a ridge, W of minimum norm.
 
     Parameters
     ----------
@@ -57,11 +57,11 @@ def least_distance(
     active: np.ndarray | None = None,
     start: np.ndarray | None = None,
 ) -> np.ndarray | None:
-    """min ½ aᵀKa - hᵀa over a ≥ 0: the dual of min ½ ‖x‖² subject to F x ≥ h, where K = F Fᵀ.
+    """Minimise ½ aᵀKa - hᵀa over a ≥ 0: the dual of min ½ ‖x‖² with F x ≥ h, where K = F Fᵀ.
 
-    Sets of active constraints are tried first, each by one Cholesky factor. Where these do not end,
-    or are dependent, violated constraints are added one by one to those of ``start``; where these
-    have no answer either, an eigendecomposition and nonnegative least squares decide.
+    Block pivoting comes first: one Cholesky factor for each set of active constraints. If it does
+    not end, or the constraints are dependent, violated constraints are added one by one to those of
+    ``start``; if this fails too, an eigendecomposition and nonnegative least squares are used.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ def least_distance(
         Positive semidefinite.
     h : ndarray of shape (n,)
     active : bool ndarray of shape (n,), optional
-        The constraints that may be active: where to begin.
+        The first set of active constraints; by default all.
     start : ndarray of shape (n,), optional
-        The answer without some of the constraints, 0 for these.
+        The solution without some of the constraints, 0 for these.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def least_distance(
 
 
 def _pivot(K: np.ndarray, h: np.ndarray, active: np.ndarray) -> np.ndarray | None:
-    # Block pivoting: all constraints of the wrong sign change sides together.
+    # Block pivoting: all constraints of the wrong sign become active or inactive at once.
     a, least = np.zeros(len(h)), SLACK * float(np.abs(h).max(initial=0))
     for _ in range(PIVOTS):
         a[:] = 0
@@ -116,9 +116,9 @@ def _pivot(K: np.ndarray, h: np.ndarray, active: np.ndarray) -> np.ndarray | Non
 
 
 def _exchange(K: np.ndarray, h: np.ndarray, start: np.ndarray) -> np.ndarray | None:
-    # Goldfarb and Idnani's dual method: the constraint missed most becomes active, by steps that
-    # end where it is met, or where another's multiplier is 0 and leaves. As many are active as
-    # x has components, at most.
+    # Dual method of Goldfarb and Idnani: the most violated constraint becomes active. A step ends
+    # when it is satisfied, or when the multiplier of another constraint is 0, which then becomes
+    # inactive. At most as many constraints are active as x has components.
     a, active = start.copy(), np.flatnonzero(start)
     try:
         inverse = linalg.inv(K[np.ix_(active, active)], check_finite=False)
@@ -136,7 +136,7 @@ def _exchange(K: np.ndarray, h: np.ndarray, start: np.ndarray) -> np.ndarray | N
         full = -slack[new] / left if left > DEPENDENT else np.inf
         step = min(float(ratios.min(initial=np.inf)), full)
         if step == np.inf:
-            return None  # a combination of the active ones contradicts it
+            return None  # it contradicts a combination of the active constraints
         a[active] = np.maximum(a[active] - step * r, 0)
         a[new] += step
         if left > DEPENDENT:
@@ -164,7 +164,7 @@ def _nonnegative(K: np.ndarray, scaled: np.ndarray) -> np.ndarray | None:
     kept = value > RANK * max(value[-1], 0)
     F = vectors[:, kept] * np.sqrt(value[kept])
     top = max(float(np.abs(scaled).max()), 1e-300)
-    # Constraints of equal size, so that the test of consistency does not depend on units.
+    # Equal scale of constraints makes the test of consistency independent of units.
     E = np.vstack([F.T, scaled / top])
     f = np.zeros(len(E))
     f[-1] = 1

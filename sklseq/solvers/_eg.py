@@ -10,11 +10,11 @@ from sklseq.solvers._result import SolverResult
 
 __all__ = ["exponentiated_gradient"]
 
-# Sequences whose gap is below this fraction of the mean are updated in every MAX_REST-th pass only.
+# Sequences with a gap below this fraction of the mean are updated only in every MAX_REST-th pass.
 SMALL_GAP, MAX_REST = 0.5, 4
 # Passes over all sequences before the estimated gaps are used.
 FULL_PASSES = 3
-# If this many passes do not halve the gap, a batch solver continues.
+# Number of passes that must halve the gap; otherwise the ascent stops as "slow".
 PATIENCE = 10
 
 
@@ -22,11 +22,11 @@ def exponentiated_gradient(
     dual, primal, *, tol: float, max_iter: int, random_state=0,
     callback: Callable[[int, float | None, np.ndarray], bool] | None = None,
 ) -> SolverResult:  # fmt: skip
-    """Ascend ``dual`` until f(w) - D <= tol · f(w).
+    """Maximise ``dual``, D, until f(w) - D <= tol · f(w).
 
     Parameters
     ----------
-    dual : object with ``ascend(order)``, ``sequences``, ``gap`` (estimates, one a sequence),
+    dual : object with ``ascend(order)``, ``sequences``, ``gap`` (an estimate for each sequence),
         ``value`` and ``w``
     primal : object with ``value(w)``
         The objective f, penalties included; evaluated when the estimates say that the gap may be

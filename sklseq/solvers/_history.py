@@ -17,7 +17,7 @@ __all__ = ["History"]
 # Above this many weights pairs are stored in float32, which halves the memory traffic. Pairs affect
 # the search direction only; values, gradients and weights keep their type.
 LARGE = 1 << 16
-# Pairs whose cosine of s and y is smaller have no information.
+# Pairs are dropped if the cosine of s and y is smaller: they hold no curvature but rounding.
 LEAST_CURVATURE = 1e-10
 
 
@@ -40,11 +40,11 @@ class History:
         self.memory, self.used, self.slot, self.metric = memory, 0, -1, metric
         self.gram = np.zeros((2 * memory, 2 * memory))
         self.with_v = np.zeros(2 * memory + 1)  # the last one is v · v
-        # B⁻¹ y - y of the pairs with all weights free, where they are known.
+        # B⁻¹ y - y of each pair with all weights free, where `is_known`.
         self.changes = np.zeros((memory, 0 if metric is None else len(metric.at)))
         self.is_known = np.zeros(memory, dtype=bool)
         self.threads = threads
-        self.spans = self.columns = spans(n, threads.n, align=512)  # of long vectors, of pairs
+        self.spans = self.columns = spans(n, threads.n, align=512)  # for vectors, pairs
 
     def dot(self, a: np.ndarray, b: np.ndarray) -> float:
         """Inner product of two long vectors, in float64 and a fixed order."""
@@ -55,7 +55,7 @@ class History:
         self.threads.map(lambda span: _vectors.step_from(w, t, p, out, *span), self.spans)
 
     def push(self, step, scale: float, gradient, previous, v) -> None:
-        """Add the pair (scale · step, gradient - previous), and the products with the new v."""
+        """Add the pair (scale · step, gradient - previous), and update the products with v."""
         m, slot = self.memory, (self.slot + 1) % self.memory
         used = min(self.used + 1, m)
 
@@ -72,11 +72,11 @@ class History:
             self.slot, self.used, self.is_known[slot] = slot, used, False
             self.gram[slot, :] = self.gram[:, slot] = products[:-1, 0]
             self.gram[m + slot, :] = self.gram[:, m + slot] = products[:-1, 1]
-        else:  # no curvature: the older pairs are not valid here either
+        else:  # no positive curvature: the older pairs do not describe this region either
             self.forget()
 
     def take_over(self, pairs: Iterable, v: np.ndarray) -> None:
-        """Add pairs (s, y) of another run, from the oldest; v is that of w."""
+        """Add pairs (s, y) of another run, oldest first; v is the subgradient at the start."""
         zero = np.zeros_like(v)
         for step, change in pairs:
             self.push(step.astype(v.dtype), 1.0, change.astype(v.dtype), zero, v)
@@ -97,7 +97,7 @@ class History:
         return float(self.gram[i, j] / self.gram[j, j])
 
     def direction(self, v: np.ndarray, out: np.ndarray, free: np.ndarray | None = None) -> float:
-        """out = -H v; without pairs H is the identity, scaled so that the step has length 1.
+        """Write -H v into ``out``; without pairs H is the identity, scaled to a step of length 1.
 
         With ``free``, a boolean mask, H is built from the entries of the pairs for free weights,
         and only these entries of ``out`` are valid. Returns the factor of v in ``out``.
@@ -126,7 +126,7 @@ class History:
         return float(c[-1])
 
     def _changes(self, pairs: list, rows: np.ndarray, free: np.ndarray | None) -> np.ndarray:
-        # By the metric, of the gradients of pairs and v.
+        # B⁻¹ z - z for the y of each pair and for v, the ``rows``.
         if free is not None:
             return self.metric.change(rows, free)
         new = [k for k, i in enumerate(pairs) if not self.is_known[i]]
@@ -151,7 +151,7 @@ def _curved(ss: float, sy: float, yy: float) -> bool:
 def _in_metric(
     gram: np.ndarray, with_v: np.ndarray, at: np.ndarray, more: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    # Products of the gradients ``at``, the last of which is v, in the metric: ``more`` is added.
+    # Inner products with ``more`` added to those among ``at``: the y of the pairs, and v last.
     both = np.zeros((len(with_v), len(with_v)))
     both[:-1, :-1], both[-1], both[:, -1] = gram, with_v, with_v
     both[np.ix_(at, at)] += more

@@ -18,22 +18,24 @@ from sklseq.solvers._search import Search
 
 __all__ = ["estimated_rest", "lbfgs"]
 
-# Decreases are compared over a fifth of all iterations, at least so many, and the estimate is so
-# many times the rest of a geometric series: without a metric, and with one, which converges faster.
+# `estimated_rest` compares decreases over periods of a fifth of all iterations, at least PERIODS,
+# and multiplies the rest of a geometric series by FACTORS; the values are for runs (without, with)
+# a metric, which speeds up convergence.
 PERIODS, FACTORS = (10, 5), (2, 1)
-# With a metric, decreases may fall off more slowly than a geometric series: d over five iterations
-# of n counts d · SLOW · √(n / 5) at least. (61 traces of six corpora, or parts: with tol = 0.01, 32
-# iterations and no excess above tol; five iterations and 2.5 times the series: 37 and none. With
-# 0.001, 71 and 5 of 57 above, up to 1.7 tol; 79 and 5, up to 2.4.)
+# With a metric, decreases may fall off more slowly than a geometric series, so the estimate is at
+# least SLOW · √(n / 5) · d, where d is the decrease in the last five of n iterations. (61 traces of
+# six corpora or parts of them. tol = 0.01: 32 iterations on average, no excess above tol; 2.5 times
+# the series alone: 37, none above. tol = 0.001: 71 iterations, 5 of 57 excesses above tol, up to
+# 1.7 tol; 2.5 times the series alone: 79, 5 above, up to 2.4 tol.)
 SLOW = 2.5
-# A metric is dropped where the objective falls below this fraction of its first value: few rows are
-# as uncertain as where it was taken (on citations of 10,000 tokens with l2 = 0.1, seven
-# iterations of 53 were due to the blocks, and a fifth of the time of each).
+# The metric is dropped when the objective falls below this fraction of its first value: by then few
+# rows are as uncertain as at the point of the metric. (On citations of 10,000 tokens with l2 = 0.1,
+# keeping it cost seven of 53 iterations, and a fifth of the time of each.)
 STALE = 0.5
-# Fraction of what tol allows that a step along the other direction must gain for the run to go on
-# (such a step gains between a quarter and nine tenths of what is left).
+# An estimate is rejected if a step along the other direction gains more than this fraction of what
+# tol allows (such a step gains between a quarter and nine tenths of the remaining excess).
 OTHER = 0.1
-# Ratio of scales above which the objective along the gradient without scales checks an estimate.
+# Ratio of the largest to the smallest scale above which `Search.is_flat` checks an estimate.
 UNEQUAL = 1e4
 
 
@@ -55,8 +57,9 @@ def lbfgs(
 ) -> SolverResult:
     """Minimise ``objective`` + l1 · ‖w‖₁ to a relative accuracy of ``tol``.
 
-    A bound proves it if the objective is strongly convex and its slope small enough; otherwise the
-    distance is estimated from the decreases of the last iterations, see :func:`estimated_rest`.
+    For a strongly convex objective the norm of the gradient bounds the excess over the minimum.
+    The run stops when this bound, or the estimate from the last decreases of the objective
+    (:func:`estimated_rest`), is within ``tol``.
 
     Parameters
     ----------
@@ -71,19 +74,19 @@ def lbfgs(
     callback : callable(iteration, value, w) -> bool
         Called after each iteration; True stops.
     scale : ndarray, optional
-        Positive; the recursion works on ``scale · w``. If the curvatures of weights differ very
-        much, it stops far from the minimum without a scale.
+        Positive; the recursion works on ``scale · w``. Without it, the run stops far from the
+        minimum if the curvatures of weights differ very much.
     metric : BlockMetric, optional
-        First guess of the Hessian in ``scale · w``, in place of the identity, until the objective
-        is half of its first value.
+        Initial Hessian in ``scale · w``, in place of the identity, until the objective is half of
+        its first value.
     convexity : float
-        m such that objective - m/2 · ‖w‖² is convex too: with v the subgradient of least norm, the
-        objective exceeds its minimum by ‖v‖² / 2m at most.
+        m such that objective - m/2 · ‖w‖² is convex too: the objective exceeds its minimum by at
+        most ‖v‖² / 2m, where v is the subgradient of least norm.
     slack : float
-        So many times ``tol`` is what the estimated distance may be; the bound keeps to ``tol``.
+        The estimate may be up to ``slack · tol``, the bound up to ``tol``.
     pairs : list of (ndarray, ndarray), optional
-        Changes of w and of the gradient, from the oldest: from those of a run on an objective with
-        about the same Hessian. Replaced by those of this run.
+        Changes of w and of the gradient, oldest first, from a run on an objective with about the
+        same Hessian. Replaced by the pairs of this run.
     other_direction : callable(v) -> ndarray, optional
         A positive semidefinite matrix times the subgradient. An estimate ends the run only if a
         search along minus this direction gains at most a tenth of what ``tol`` allows; otherwise
@@ -99,8 +102,8 @@ def lbfgs(
     Notes
     -----
     Memory: four vectors besides ``w`` and ten pairs of vectors (60 up to 4096 weights), in float32
-    if they are long, of a sixteenth of 2²⁰ weights or more (``_reduced_history.py``); a few more
-    vectors with ``l1`` or ``scale``.
+    if they are long. From 2²⁰ weights on, pairs have entries for a sixteenth of the weights or more
+    (``_reduced_history.py``). ``l1`` and ``scale`` need a few more vectors.
     """
     threads = threads or Threads(1)
     if scale is not None:
@@ -126,7 +129,7 @@ def lbfgs(
             search.history.metric = None
         message = why_stop()
         if message == "estimate" and scale is not None and scale.max() > UNEQUAL * scale.min():
-            # One outlier in a column gives it a scale at which the other rows hardly count.
+            # An outlier in a column makes its scale so large that the other rows hardly count.
             message = "flat" if search.is_flat(scale, tol * abs(search.value)) else message
         if message == "estimate" and other_direction is not None:
             p = units * other_direction((units * search.v).astype(w.dtype))
@@ -150,14 +153,14 @@ def lbfgs(
 
 
 def estimated_rest(history: list, has_metric: bool = False) -> float:
-    """Estimated distance of the last value from the limit of the sequence, by a geometric series.
+    """Estimate of the last value minus the limit of the sequence, by a geometric series.
 
     If each period of n iterations lowers the objective by r times the decrease of the one before,
-    and the last one by d, it will fall by d · r / (1 - r) more. n is a fifth of all iterations,
-    at least ten. r is unknown: it is taken to be the largest of the last three ratios, and the
-    estimate is 2 · d / (1 - r). Infinite for fewer than 20 iterations, and for r >= 1. With a
-    metric, n is five at least, and the estimate is d / (1 - r), or e · 2.5 · √(k / 5) if that is
-    more, with e the decrease in the last five of k iterations; infinite for fewer than 10.
+    and the last period by d, it will fall by d · r / (1 - r) more. n is a fifth of all iterations,
+    at least ten. r is unknown; the largest of the last three ratios is used, and the estimate is
+    2 · d / (1 - r), infinite for fewer than 20 iterations or r >= 1. With a metric, n is at least
+    five, and the estimate is d / (1 - r) or 2.5 · √(k / 5) · e, whichever is larger, where e is the
+    decrease in the last five of k iterations; infinite for fewer than 10.
     """
     period = max(PERIODS[has_metric], (len(history) - 1) // 5)
     falls = np.diff(history[: -4 * period - 2 : -period])  # the last period first
@@ -190,7 +193,7 @@ class Scaled:
         self.objective, self.scale = objective, scale
 
     def value_and_gradient(self, u: np.ndarray, gradient: np.ndarray) -> float:
-        """Value; its gradient in u is written into the second argument."""
+        """Return the value at u; write the gradient in u into the second argument."""
         value = self.objective.value_and_gradient(u / self.scale, gradient)
         gradient /= self.scale
         return value

@@ -37,7 +37,7 @@ from sklseq.solvers._search import MAX_TRIALS, SUFFICIENT_DECREASE, Search
 
 __all__ = ["OrthantSearch", "l1_norm", "proximal_step", "pseudo_gradient"]
 
-N_HALVINGS = 6  # of an L-BFGS step, before the step to u is taken
+N_HALVINGS = 6  # lengths of an L-BFGS step that are tried before the step to u
 
 
 def l1_norm(w: np.ndarray, l1) -> float:
@@ -50,7 +50,7 @@ def l1_norm(w: np.ndarray, l1) -> float:
 def pseudo_gradient(w: np.ndarray, g: np.ndarray, l1) -> np.ndarray:
     """The subgradient of f + l1 · ‖w‖₁ of least norm (Andrew, Gao 2007, Equation 4).
 
-    g + l1 · sign(w) where w ≠ 0; else g shrunk towards 0 by l1.
+    It is g + l1 · sign(w) where w ≠ 0, and g shrunk towards 0 by l1 elsewhere.
     """
     shrunk = g - np.clip(g, -l1, l1)
     return np.where(w != 0, g + l1 * np.sign(w), shrunk).astype(g.dtype, copy=False)
@@ -65,7 +65,7 @@ def proximal_step(w: np.ndarray, g: np.ndarray, l1, sigma: float) -> np.ndarray:
 
 
 class OrthantSearch(Search):
-    """State of the method above; ``l1`` is a number or one per weight, the rest as `Search`."""
+    """A :class:`Search` by the method above; ``l1`` is a number, or one number per weight."""
 
     def __init__(
         self, objective, w: np.ndarray, l1, threads: Threads, metric: BlockMetric | None = None
@@ -81,7 +81,7 @@ class OrthantSearch(Search):
         return pseudo_gradient(self.w, self.g, self.l1)
 
     def advance(self) -> bool:
-        """One iteration; False if, within rounding, no step lowers the objective."""
+        """Run one iteration; False if no step lowers the objective by more than rounding."""
         for _ in range(MAX_TRIALS):
             u = proximal_step(self.w, self.g, self.l1, self.sigma)
             promise = self._promise(u)
@@ -101,7 +101,7 @@ class OrthantSearch(Search):
         return False
 
     def _promise(self, u: np.ndarray) -> float:
-        # Δ of the module docstring.
+        # Δ in the module docstring.
         slope = self.history.dot(self.g, u) - self.history.dot(self.g, self.w)
         return -slope - l1_norm(u, self.l1) + l1_norm(self.w, self.l1)
 

@@ -18,8 +18,8 @@ class Mistakes(NamedTuple):
     Attributes
     ----------
     total : int
-        Mistakes in all passes; at most (radius / margin)², times the square of the largest weight
-        of a sequence over the smallest.
+        Mistakes in all passes; at most (radius / margin)² times the squared ratio of the largest to
+        the smallest weight of a sequence.
     radius : float
         Largest ‖φ(x, y) - φ(x, ŷ)‖ among them.
     """
@@ -43,8 +43,8 @@ def perceptron(
     rng : Generator or RandomState
         Shuffles the sequences.
     max_iter : int
-        Passes; fewer if one has no mistakes. Then an average of all iterates is taken after as many
-        more such passes as it needs to make no mistake either.
+        Passes; fewer if one has no mistakes. An average of all iterates then counts further passes
+        of this kind, until the average makes no mistake either.
     callback : callable(pass, mistakes, objective) -> bool, optional
 
     Returns

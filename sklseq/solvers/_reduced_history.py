@@ -1,4 +1,7 @@
-"""Inverse Hessian of L-BFGS for very many weights, in pairs of the few that change most."""
+"""Pairs of L-BFGS for very many weights, restricted to the weights that change most.
+
+``Search`` uses :class:`ReducedHistory` in place of ``History`` above a million weights.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,25 @@ from sklseq.solvers._history import History
 
 __all__ = ["ReducedHistory"]
 
-# One of so many weights at least has entries in the pairs. With 3.5 million weights, most of them
-# for pairs of labels that their feature never has, one of 8, 16, 32 and 64 take 46, 48, 49 and 62
-# iterations where all take 48.
+# Pairs have entries for at least 1 / PART of the weights. (3.5 million weights, most of them for
+# feature and labels that never occur together: 46, 48, 49 and 62 iterations with 1/8, 1/16, 1/32
+# and 1/64 of the weights, 48 with all.)
 PART = 16
-# Part of the squares of |y| + |v| that other weights may have. (CoNLL-2000, 2,000 sentences with
-# all states, 2.1 million weights, tol = 0.01, with and without l1: 0.56 to 0.76 of the time, and at
-# most 0.03 % above the objective that whole pairs find.)
+# Largest fraction of Σ (|y| + |v|)² that the weights without entries may have. (CoNLL-2000, 2,000
+# sentences with all states, 2.1 million weights, tol = 0.01, with and without l1: 0.56 to 0.76 of
+# the time of whole pairs; the objective is at most 0.03 % higher.)
 REST = 0.01
 
 
 class ReducedHistory(History):
-    """A :class:`History` whose pairs are zero but for a part of the weights.
+    """A :class:`History` that stores pairs for a selection of the weights.
 
-    Weights of features seen once or twice, of labels that they do not have, are almost constant:
-    they change the products of the pairs by less than a thousandth, and take most of the time and
-    memory. So the pairs have the entries of the weights with the largest |y| + |v|: of a sixteenth,
-    eighth, … or all of them, so that the squares of the others sum to little. They are chosen anew
-    after 1, 2, 4, 8, … pairs. Other entries are 0, also those of a weight from before its choice;
-    the inverse Hessian is a multiple of the identity for these weights.
+    Weights that combine a rare feature with a label it never has are almost constant: they change
+    the products of the pairs by less than a thousandth, but take most of the time and memory. So
+    only the weights with the largest |y| + |v| are selected: a sixteenth, an eighth, … or all,
+    until the squares of the others sum to at most ``REST`` of the total. The selection is renewed
+    after 1, 2, 4, 8, … pairs; a newly selected weight has 0 in the older pairs. For weights that
+    are not selected, the inverse Hessian is a multiple of the identity.
     """
 
     def __init__(
@@ -44,7 +47,7 @@ class ReducedHistory(History):
         self.spans = spans(n, threads.n, align=512)
 
     def push(self, step, scale: float, gradient, previous, v) -> None:
-        """As of :class:`History`."""
+        """See :class:`History`; renews the selection if the number of pairs is a power of 2."""
         self.n_pushed += 1
         if self.n_pushed & (self.n_pushed - 1) == 0:
             self._choose(np.abs(gradient - previous) + np.abs(v))
@@ -53,7 +56,7 @@ class ReducedHistory(History):
         self.with_v[-1] = self.dot(v, v)
 
     def oldest_first(self) -> list:
-        """The pairs (s, y), as long as w."""
+        """The pairs (s, y), of the length of w, with 0 for weights that are not selected."""
         found = np.zeros((2 * self.used, self.n), dtype=self.pairs.dtype)
         rows = [row for pair in super().oldest_first() for row in pair]
         for whole, row in zip(found, rows):
@@ -61,7 +64,7 @@ class ReducedHistory(History):
         return list(zip(found[::2], found[1::2]))
 
     def direction(self, v: np.ndarray, out: np.ndarray, free: np.ndarray | None = None) -> float:
-        """As of :class:`History`."""
+        """See :class:`History`."""
         if not len(self.at):
             self._choose(np.abs(v))
         at, part = self.at, np.empty(len(self.at), dtype=out.dtype)
@@ -71,7 +74,7 @@ class ReducedHistory(History):
         return factor
 
     def _choose(self, size: np.ndarray) -> None:
-        # The weights of which ``size`` is largest, and those of the metric; overwrites ``size``.
+        # Select the weights of largest ``size`` and those of the metric; overwrites ``size``.
         size *= size
         k, allowed = self.least, REST * size.sum()
         size[self.of_metric] = np.inf
@@ -85,7 +88,7 @@ class ReducedHistory(History):
         self._keep(np.sort(np.append(at, ties)), size.dtype)
 
     def _keep(self, at: np.ndarray, dtype: np.dtype) -> None:
-        # Give the pairs these columns, with what is known of them.
+        # Make ``at`` the columns of the pairs; columns selected before keep their entries.
         _, old, new = np.intersect1d(self.at, at, assume_unique=True, return_indices=True)
         pairs = np.zeros((len(self.pairs), len(at)), dtype=self.pairs.dtype)
         pairs[:, new] = self.pairs[:, old]

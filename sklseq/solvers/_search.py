@@ -1,4 +1,4 @@
-"""L-BFGS for a smooth objective: its state, and a weak-Wolfe line search."""
+"""State of an L-BFGS run on a smooth objective, with its line search (weak Wolfe conditions)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from sklseq.solvers._reduced_history import ReducedHistory
 __all__ = ["MAX_TRIALS", "SUFFICIENT_DECREASE", "Search", "interpolate"]
 
 SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9
-MAX_TRIALS = 40  # of step lengths in one iteration
-LONG = 1e5  # change of scaled weights that changes some scores by about as much
-RISE = 1e-5  # of the objective, which shows that a step was too long
-# Pairs; more for few weights, where they cost little beside an evaluation. With ten, the objective
-# of protein chains (2,400 weights) falls so slowly in the end that `estimated_rest` misses it; with
-# 60, an excess of 1e-3 takes half as many iterations.
+MAX_TRIALS = 40  # step lengths tried in one iteration
+LONG = 1e5  # largest change of a scaled weight in a trial; some score changes about as much
+RISE = 1e-5  # relative increase of the objective that shows that a step was too long
+# Number of pairs; more up to FEW weights, where pairs cost little beside an evaluation. With ten,
+# the objective of protein chains (2,400 weights) falls so slowly at the end that `estimated_rest`
+# is too small; with 60, half as many iterations reach an excess of 1e-3.
 MEMORY, MEMORY_OF_FEW, FEW = 10, 60, 1 << 12
-# Weights from which pairs are reduced.
+# Number of weights from which `ReducedHistory` is used; ten whole pairs take 80 MiB there.
 MANY = 1 << 20
 
 
 class Search:
-    """State of a search: w, its value, gradient g, (pseudo-)gradient v, and the pairs.
+    """State of L-BFGS: w, value and gradient g of the objective, subgradient v, and the pairs.
 
     Parameters
     ----------
@@ -68,10 +68,11 @@ class Search:
         return float(np.square(self.v * scale, dtype=np.float64).sum())
 
     def is_flat(self, scale: np.ndarray, allowed: float) -> bool:
-        """Whether the gradient in w / scale leads to a value lower by more than ``allowed``.
+        """Whether steps along the gradient without scales refute an estimate of ``allowed``.
 
-        Also if it leads far without a value higher by more: the scale then says nothing about the
-        curvature. No step below allowed / ‖v · scale‖² is tried, as the value is convex.
+        True if one lowers the objective by more than ``allowed``, or if even a very long one hardly
+        raises it, so that the scales do not reflect the curvature. Steps shorter than
+        allowed / ‖v · scale‖² are not tried: they cannot gain ``allowed``, by convexity.
         """
         slope = self.squared_slope(scale)
         if not slope < np.inf:
@@ -89,9 +90,10 @@ class Search:
         return True
 
     def gains_along(self, p: np.ndarray, least: float) -> bool:
-        """Go along -p to the lowest of some values, if it is lower by more than ``least``.
+        """Step along -p to the best of several lengths; False if it gains at most ``least``.
 
-        No step below least / (v · p) is tried, as the value is convex, nor a very long one.
+        Steps shorter than least / (v · p) are not tried: they cannot gain ``least``, by convexity.
+        Very long ones are not tried either.
         """
         slope, lowest, best = self.history.dot(self.v, p), self.value, 0.0
         if not 0 < slope < np.inf:
@@ -118,7 +120,7 @@ class Search:
         self.history.push(self.p, 1.0, self.g, self.g_old, self.v)
 
     def advance(self) -> bool:
-        """One iteration; False if, within rounding, no step lowers the objective."""
+        """Run one iteration; False if no step lowers the objective by more than rounding."""
         step = self._try_direction()
         if step is None and self.history.used:
             self.history.forget()  # steepest descent is the last resort
@@ -155,7 +157,7 @@ class Search:
                 t = max(interpolate(t, self.value, slope, value), low + 0.1 * (high - low))
             elif (steep := self.history.dot(self.g, self.p)) < CURVATURE * slope:
                 low = t
-                # The zero of the line through both slopes.
+                # Zero of the slope, extrapolated linearly from the slopes at 0 and t.
                 ahead = t * np.clip(slope / min(slope - steep, -1e-300), 2, 10)
                 t = ahead if high == np.inf else (low + high) / 2
             else:
@@ -172,7 +174,7 @@ class Search:
 
 
 def interpolate(t: float, before: float, slope: float, after: float) -> float:
-    # Minimum of the parabola through both values and the slope at 0, clipped to [t / 10, t / 2].
+    # Minimiser of the parabola with both values and the slope at 0, clipped to [t / 10, t / 2].
     if not np.isfinite(after):
         return t / 10
     best = -slope * t * t / (2 * (after - before - slope * t))

@@ -13,12 +13,13 @@ from sklseq.solvers._result import SolverResult
 
 __all__ = ["ROUNDING", "smoothing"]
 
-FIRST = 0.25  # temperature, over the loss of a row
-# Parts of the gap that is allowed: what L-BFGS may leave, and what the next temperature aims at, of
-# which the rest of the gap is about the 1.5th power; factors of one step.
+FIRST = 0.25  # first temperature, as a fraction of the typical loss of a row
+# Fractions of the allowed gap: ACCURACY may remain after L-BFGS, AIM is what the next temperature
+# should leave as the rest of the gap, which grows about with its 1.5th power, 1 / POWER. One step
+# multiplies the temperature by a factor within FACTORS.
 ACCURACY, AIM, POWER, FACTORS = 0.2, 0.6, 0.65, (0.1, 0.5)
-STEPS = 40  # temperatures at most; the last is far below rounding
-ROUNDING = "rounding reached"  # message where more iterations do not make the gap smaller
+STEPS = 40  # maximum number of temperatures; the last is far below rounding
+ROUNDING = "rounding reached"  # message if more iterations cannot reduce the gap
 
 
 def smoothing(
@@ -37,7 +38,7 @@ def smoothing(
     tol : float
         Training stops when the duality gap is at most this fraction of the primal objective.
     max_iter : int
-        Iterations of L-BFGS, at all temperatures together.
+        Total number of L-BFGS iterations at all temperatures.
     threads : Threads, optional
     callback : callable(iteration, primal, objective) -> bool, optional
         Called after each temperature; True stops.
@@ -46,7 +47,7 @@ def smoothing(
     -------
     SolverResult
         ``w`` is the objective, which holds the best weights; ``history`` has rows (iteration,
-        primal, dual, gap), one a temperature.
+        primal, dual, gap), one for each temperature.
 
     References
     ----------
@@ -72,7 +73,7 @@ def smoothing(
         elif callback is not None and callback(k, primal, objective):
             message = "stopped by the callback"
         elif k < max_iter and 2 * objective.rounding >= gap:
-            message = ROUNDING  # which at least doubles at the next temperature
+            message = ROUNDING  # rounding errors at least double at the next temperature
         elif k < max_iter:
             factor = (AIM * tol * primal / max(gap - rest, 1e-300)) ** POWER
             temperature *= float(np.clip(factor, *FACTORS))

@@ -13,7 +13,7 @@ from sklseq.solvers._result import SolverResult
 __all__ = ["working_set"]
 
 # The QP of a sequence is solved by at most MAX_STEPS pairs of paths, or until the spread of
-# violations has fallen to the fraction ACCURACY: the next update adds another path anyway.
+# violations has fallen to the fraction ACCURACY; the next update adds another path in any case.
 MAX_STEPS, ACCURACY = 1000, 0.1
 
 
@@ -31,12 +31,12 @@ def working_set(
     and is solved by pairs of paths; paths whose α becomes 0 leave the set. Each pass has a new
     random order of sequences: a fixed order needs ten times as many passes.
 
-    Algorithm 2 of the paper stays on a sequence until no path outside of its working set violates
-    the margin more than those inside, and solves each QP. Here an update adds one path, and the QP
-    is solved until the spread of its violations is a tenth: 37 passes in place of 17 on 500
-    sentences of CoNLL-2000, and 56 in place of 38 on 150 handwritten words with the rbf kernel,
-    in 0.3 and 0.8 of the time (with QPs solved to a hundredth, 0.04 and 0.2). The optimum is the
-    same. On a single sequence, a pass is one round of the paper's loop.
+    Algorithm 2 of the paper repeats this for a sequence until no path outside its working set
+    violates the margin more than those inside, and solves each QP. Here an update adds one
+    path, and the QP is solved until the spread of its violations is a tenth: 37 passes in place of
+    17 on 500 sentences of CoNLL-2000, and 56 in place of 38 on 150 handwritten words with the rbf
+    kernel, in 0.3 and 0.8 of the time (with QPs solved to a hundredth, 0.04 and 0.2). The optimum
+    is the same. On a single sequence, a pass is one round of the paper's loop.
 
     Parameters
     ----------

@@ -1,4 +1,8 @@
-"""Gradients in the weights of centred columns, for features whose mean is far from 0."""
+"""Search direction in weights of centred columns, for features whose mean is far from 0.
+
+``lbfgs`` tries a step along it before an estimate ends the run (``other_direction``): with such
+features, small decreases of the objective do not show that the minimum is near.
+"""
 
 from __future__ import annotations
 
