@@ -159,11 +159,13 @@ def test_expected_features_of_blocks(scale, forbid):
 
 def test_expected_features_of_blocks_refuses_what_it_cannot_do():
     free = np.zeros((2, 2))
-    with pytest.raises(ValueError, match="emission is an iterator of blocks, of which order=1"):
+    with pytest.raises(
+        ValueError, match="emission is an iterator of blocks, which allows only order=1"
+    ):
         expected_features(iter([free]), free, order=2)
     with pytest.raises(ValueError, match="row_features must be an iterator of blocks"):
         expected_features(iter([free]), free, row_features=np.zeros((2, 2, 1)))
-    with pytest.raises(ValueError, match=r"Block of rows 2 and on holds no rows"):
+    with pytest.raises(ValueError, match=r"The block that begins at row 2 has no rows"):
         entropy(iter([free, free[:0], free]), free)
 
 

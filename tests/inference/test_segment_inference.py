@@ -595,7 +595,7 @@ def test_long_sequence_with_a_long_segment():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_reach_is_that_of_the_cells_around_a_boundary(seed):
+def test_magnitude_bound_is_that_of_the_cells_around_a_boundary(seed):
     spans, scores, _ = random_set(seed, n_sequences=4, L=3)
     plan = SegmentPlan(spans, 3)
     psi = plan.cell_scores(scores)
@@ -605,11 +605,11 @@ def test_reach_is_that_of_the_cells_around_a_boundary(seed):
         around = [
             size[(plan.start[own] < b) & (b < plan.stop[own])].sum() for b in range(int(n) + 1)
         ]
-        assert_allclose(plan.reach(s, psi[own]), max(around), rtol=1e-12, atol=1e-13)
+        assert_allclose(plan.magnitude_bound(s, psi[own]), max(around), rtol=1e-12, atol=1e-13)
         if len(size) and (plan.stop[own] - plan.start[own] > 1).any():
             worst = psi[own].copy()
             worst[plan.stop[own] - plan.start[own] > 1, 0] = -np.inf
-            assert plan.reach(s, worst) == np.inf
+            assert plan.magnitude_bound(s, worst) == np.inf
 
 
 @pytest.mark.parametrize(("long", "tries"), [(1000, [False, True]), (500, [True])])

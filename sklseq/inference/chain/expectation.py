@@ -1,4 +1,4 @@
-"""Expected features in one pass: :func:`expected_features`, :func:`entropy`, and blocks of rows.
+"""Expected features and entropy in one pass, and forward-backward in blocks of rows.
 
 The recursions are in ``_expectation.pyx``.
 """
@@ -38,8 +38,8 @@ __all__ = [
     "expected_features",
 ]
 
-# Rows of conditional marginals count as equal when each entry is, relative to its size. Smaller
-# than what rounding does to forward-backward; large enough to be reached in spite of rounding.
+# Relative difference up to which entries of conditional marginals count as equal. It is smaller
+# than rounding errors of forward-backward, but large enough to be reached in spite of rounding.
 AGREE = 1e-13
 
 
@@ -80,19 +80,19 @@ def expected_features(
 
         F(y) = Σ_t f(t, y_t) + Σ_t g(y_{t-1}, y_t),
 
-    computes E F(y) under p(y) ∝ exp(score of y), its covariance if asked for, and the entropy.
+    computes E F(y) under p(y) ∝ exp(score of y), the entropy, and with ``order=2`` the covariance.
 
     Parameters
     ----------
     emission, transition, offsets
-        As in :func:`forward_backward`. Or, with ``order=1``, emission is an iterator of blocks of
-        rows of one sequence, of any length; then ``row_features`` is one, too, of blocks with the
-        same rows.
+        As in :func:`forward_backward`. With ``order=1``, emission may be an iterator of blocks of
+        rows of one sequence, of any length; ``row_features``, if given, must then be an iterator
+        of blocks with the same rows.
     row_features : array of shape (n_rows, n_labels, n_features), optional
-        f; or a sparse matrix of shape (n_rows · n_labels, n_features), row t · n_labels + j being
-        f(t, j).
+        f; or a sparse matrix of shape (n_rows · n_labels, n_features) with f(t, j) in row
+        t · n_labels + j.
     pair_features : array of shape (n_labels, n_labels, n_features), optional
-        g; or a sparse matrix of shape (n_labels², n_features), row i · n_labels + j being g(i, j).
+        g; or a sparse matrix of shape (n_labels², n_features) with g(i, j) in row i · n_labels + j.
     start, end
         As in :func:`forward_backward`.
     order : {1, 2}, default=1
@@ -111,8 +111,8 @@ def expected_features(
     Notes
     -----
     Cost O(n_rows · n_labels² · n_features), times n_features again for ``order=2``. Memory
-    O(n_labels · n_features ** order) beside input and output, whatever the length. Marginals and
-    pair marginals are cheaper from :func:`forward_backward` where they fit into memory.
+    O(n_labels · n_features ** order) beside input and output, for any length. Marginals and pair
+    marginals are cheaper with :func:`forward_backward` if they fit into memory.
 
     References
     ----------
@@ -142,7 +142,7 @@ def expected_features(
     if isinstance(emission, Iterator):
         if order == 2 or offsets is not None:
             raise ValueError(
-                "emission is an iterator of blocks, of which order=1 without offsets is computed; "
+                "emission is an iterator of blocks, which allows only order=1 without offsets; "
                 "leave both out, or pass an array."
             )
         given = transition, start, end
@@ -206,7 +206,8 @@ def entropy(
     Notes
     -----
     One pass, O(n_rows · n_labels²) time: the expectation semiring with the single feature -log p.
-    It adds conditional entropies, none negative, so nothing cancels as in log Z - E[score].
+    It adds conditional entropies, which are not negative, so unlike log Z - E[score] it has no
+    cancellation.
 
     References
     ----------
@@ -231,7 +232,7 @@ def _double(chain: Transitions) -> Transitions:
 
 
 def _features(features: Any, name: str, shape: tuple) -> sparse.csr_matrix | None:
-    # As CSR with one row for each (row, label) or (label, label).
+    # Features as a CSR matrix with one row for each (row, label) or (label, label).
     if features is None:
         return None
     if not sparse.issparse(features):
@@ -266,15 +267,15 @@ def _same_number(row, pair, n: int, L: int):
 
 
 def _rows(features: sparse.csr_matrix, first: int, last: int) -> tuple:
-    # Rows of a CSR matrix as the kernels read them.
+    # (indptr, indices, data) of some rows of a CSR matrix, in the types of the kernels.
     ptr = features.indptr[first : last + 1].astype(np.int64)
     entries = slice(ptr[0], ptr[-1])
     return ptr - ptr[0], features.indices[entries].astype(np.intc), features.data[entries]
 
 
 def _expect(psi, scores: tuple, row, pair, M: int, order: int):
-    # (log Z, mean, covariance, entropy) of one sequence. scores: of transitions, and of entries of
-    # single rows or None.
+    # (log Z, mean, covariance, entropy) of one sequence. `scores` are the shared transition scores,
+    # and those of single rows or None.
     T, L = psi.shape
     square = (M, M) if order == 2 else (0, 0)
     if T == 0:
@@ -297,17 +298,18 @@ def _expect_blocks(emission: Iterator, row_features: Iterator | None, state: _Bl
     if row_features is None:
         row_features = itertools.repeat(None)
     elif not isinstance(row_features, Iterator):
-        raise ValueError("row_features must be an iterator of blocks, as emission is one.")
+        raise ValueError("row_features must be an iterator of blocks, because emission is one.")
     for (psi, features), last in with_last(zip(emission, row_features)):
         state.add(psi, features, last)
     return state.answer()
 
 
 class _Blocks:
-    """Expectations given the last label, carried from block to block of one sequence.
+    """Expectations given the last label, updated block by block over one sequence.
 
-    A block begins with one more row, which stands for all rows before it: its scores are the log of
-    the filter, its features the expectations given its label; the entropy is one more feature.
+    Each block but the first gets an additional first row that stands for all rows before it. Its
+    scores are the logarithm of the filter, its features the expectations given its label. The
+    entropy is an additional feature.
     """
 
     def __init__(self, given: tuple, pair_features: Any):
@@ -321,7 +323,7 @@ class _Blocks:
         emission, chain, offsets = check_chain(emission, transition, None, *ends)
         T, L = emission.shape
         if T == 0:
-            raise ValueError(f"Block of rows {self.n} and on holds no rows; leave it out.")
+            raise ValueError(f"The block that begins at row {self.n} has no rows; leave it out.")
         row = _features(features, "row_features", (T, L))
         pair = _features(self.pair_features, "pair_features", (L, L))
         row, pair = _same_number(row, pair, T, L)
@@ -364,13 +366,14 @@ class _Blocks:
 
 
 class BlockEntries(Protocol):
-    """Entries of the rows of a block, made when they are needed: they may take more memory than
-    the block.
+    """Transition scores of the rows of a block, computed only when they are needed.
+
+    They may take more memory than the block.
 
     Attributes
     ----------
     rows : RowTransitions or None
-        After :meth:`fill`: the entries; None: there are none.
+        The scores after :meth:`fill`; None if no row has its own.
     """
 
     rows: RowTransitions | None
@@ -379,23 +382,23 @@ class BlockEntries(Protocol):
         """Make ``rows``."""
 
     def with_expected(self, R: int = 1) -> RowTransitions | None:
-        """``rows``, with zeros in ``expected``, R · n_entries of them: expectations given each of R
+        """``rows`` with R · n_entries zeros in ``expected``, for expectations given each of R
         distributions."""
 
     def clear(self) -> None:
-        """Free their memory."""
+        """Free the memory of ``rows``."""
 
 
 class FilteredBlock(NamedTuple):
-    """The forward recursion over a block of rows: all that going back needs.
+    """Result of the forward recursion over a block of rows: the input of the backward recursion.
 
     Attributes
     ----------
     alpha : ndarray of shape (n + 1, width)
-        p(y_t | rows up to t), in row 0 that of the row before; logarithms if ``in_logs``.
+        p(y_t | rows up to t); row 0 is for the row before the block. Logarithms if ``in_logs``.
     inverse : ndarray of shape (n, width) or None
-        1 / p(y_t | rows before t), up to a factor; unused if ``in_logs``. None: computed from
-        ``alpha`` where it is needed.
+        1 / p(y_t | rows before t), up to a factor; unused if ``in_logs``. If None, it is computed
+        from ``alpha`` when needed.
     first : bool
         Whether the block begins the sequence.
     in_logs : bool
@@ -409,15 +412,15 @@ class FilteredBlock(NamedTuple):
     entries: BlockEntries | None = None
 
     def last(self, L: int) -> np.ndarray:
-        """Logarithms of the filter at the last row: what the next block starts from."""
+        """Logarithms of the filter at the last row, from which the next block starts."""
         with np.errstate(divide="ignore"):
             row = self.alpha[-1] if self.in_logs else np.log(self.alpha[-1])
         return np.where(np.arange(len(row)) < L, row, -np.inf)
 
     def alive(self, L: int) -> np.ndarray:
-        """1 for the labels that an allowed path ends in, else 0, shape (width,).
+        """1 for each label in which an allowed path ends, else 0, shape (width,).
 
-        Not those of probability 0: what underflows may win as evidence changes.
+        This includes labels whose probability underflows, since later rows may make them likely.
         """
         return (self.last(L) > -np.inf).astype(np.float64)
 
@@ -433,7 +436,7 @@ class BlockChain:
     ----------
     chain : Transitions
     highest : float
-        As of :meth:`Transitions.exponentiate`.
+        As in :meth:`Transitions.exponentiate`.
     """
 
     def __init__(self, chain: Transitions, highest: float = -np.inf):
@@ -443,7 +446,7 @@ class BlockChain:
         self._filled: BlockEntries | None = None
 
     def buffer(self, name: str, *shape: int) -> np.ndarray:
-        """A buffer that calls use again: fresh pages for each block cost as much as a sweep."""
+        """A reusable buffer: newly allocated pages for each block cost as much as a recursion."""
         n = math.prod(shape)
         if name not in self._buffers or len(self._buffers[name]) < n:
             self._buffers[name] = np.empty(n)
@@ -453,7 +456,7 @@ class BlockChain:
         self, psi: np.ndarray, before: np.ndarray | None, alpha=None, inverse=None, back=True,
         entries: BlockEntries | None = None,
     ):  # fmt: skip
-        """Forward over the scores ``psi`` of a block, start and end folded in.
+        """Forward recursion over the scores ``psi`` of a block, including start and end scores.
 
         Parameters
         ----------
@@ -461,16 +464,16 @@ class BlockChain:
         before : ndarray of shape (width,) or None
             ``last`` of the block before; None: the block begins the sequence.
         alpha, inverse : ndarray, optional
-            Where to put the answer.
+            Output arrays.
         back : bool, default=True
-            Whether going back will follow; without, there is no ``inverse``.
+            Whether ``inverse`` is computed, for a backward recursion that will follow.
         entries : BlockEntries, optional
 
         Returns
         -------
         block : FilteredBlock
         log_z : float
-            Part of log Z that the block adds; -inf if no path is allowed.
+            Contribution of the block to log Z; -inf if no path is allowed.
         """
         chain, L, n, first = self.chain, self.n_labels, len(psi), before is None
         alpha = np.empty((n + 1, self.width)) if alpha is None else alpha
@@ -499,7 +502,7 @@ class BlockChain:
         return FilteredBlock(alpha, inverse, first, True, entries), log_z
 
     def _fill(self, entries: BlockEntries | None) -> RowTransitions | None:
-        # Going back often follows at once, and in parts: the entries of one block are kept.
+        # Entries of one block are kept: its backward recursion often follows directly, in parts.
         if self._filled is not entries:
             if self._filled is not None:
                 self._filled.clear()
@@ -514,30 +517,29 @@ class BlockChain:
     def backward(
         self, block: FilteredBlock, S, lo: int, hi: int, live, agree: float = 0.0, out=None
     ):
-        """Backward from row hi - 1 to row lo of a block.
+        """Backward recursion from row hi - 1 to row lo of a block.
 
         Parameters
         ----------
         block : FilteredBlock
         S : ndarray of shape (R, width)
-            R distributions of the label at row hi - 1; overwritten by those at the row before
-            the last one reached.
+            R distributions of the label at row hi - 1; overwritten by those at row reached - 1.
         lo, hi : int
         live : ndarray of shape (R,)
-            Where 0, that row of S does not matter.
+            0 for rows of S that are ignored.
         agree : float
-            Stop where the R rows agree so far.
+            Stop at the row where the R distributions agree up to this relative difference.
         out : ndarray of shape (hi - lo, R, width), optional
             Buffer for the marginals.
 
         Returns
         -------
         reached : int
-            Rows ``reached:hi`` are done.
+            Rows ``reached:hi`` are processed.
         marginals : ndarray of shape (hi - reached, R, width)
         pairs : ndarray of shape (width, R, width)
             [i, r, j]: sum over these rows of the pair marginals of i and j given r. Those of
-            entries are left in ``block.entries``.
+            single rows are in ``block.entries``.
         """
         chain, R, rows = self.chain, len(S), self._fill(block.entries)
         marginals = np.empty((hi - lo, R, self.width)) if out is None else out
@@ -570,7 +572,7 @@ class BlockChain:
         return reached, marginals[reached - lo :], pairs
 
     def _inverse(self, block: FilteredBlock, factors: tuple | None) -> np.ndarray:
-        # Factors of the transition matrices, of a block filtered without them.
+        # `inverse` of a block that was filtered with back=False.
         predicted = block.alpha[:-1] @ self.chain.E
         if factors is not None:
             _expectation.predict_rows(block.alpha, self.chain.E, predicted, self.n_labels, factors)

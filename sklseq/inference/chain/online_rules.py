@@ -20,13 +20,13 @@ from sklseq.inference.chain.row_transitions import TransitionLike
 
 _online = load_kernel("sklseq.inference.kernels._online")
 
-MOST_ROWS = sys.maxsize // 2  # of a bound: sums of it and a few rows must not overflow
+MOST_ROWS = sys.maxsize // 2  # limit of numbers of rows: adding a few rows must not overflow
 
 __all__ = ["OnlinePaths", "OnlineRule", "decode_online", "new_beam"]
 
 
 class OnlineRule(NamedTuple):
-    """When labels leave; see :func:`decode_online`.
+    """Rule by which labels are emitted; see :func:`decode_online`.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class OnlineRule(NamedTuple):
 
     @classmethod
     def checked(cls, *, lag: int | None = None, **parameters: Any) -> OnlineRule:
-        """The rule of these parameters; ``lag=k`` means "viterbi" with ``max_latency=k``."""
+        """Rule of checked parameters; ``lag=k`` means "viterbi" with ``max_latency=k``."""
         rule = cls(**parameters)
         rule = rule._replace(label_costs=_as_costs(rule.label_costs, rule.decide))
         rule._check()
@@ -69,7 +69,7 @@ class OnlineRule(NamedTuple):
         return rule._replace(strategy="viterbi", max_latency=lag)
 
     def behind(self, delay: int, name: str = "max_latency") -> OnlineRule:
-        """The rule for rows that come ``delay`` items late; ``name`` is for the message."""
+        """The rule for rows that arrive ``delay`` tokens late; ``name`` is for the message."""
         if self.max_latency is None:
             return self
         if self.max_latency < delay:
@@ -80,7 +80,10 @@ class OnlineRule(NamedTuple):
         return self._replace(max_latency=self.max_latency - delay)
 
     def cost_array(self, n_labels: int) -> np.ndarray:
-        """Cost of each label (columns) where each is right (rows); empty: 1 if they differ."""
+        """Cost of each emitted label (column) for each right label (row).
+
+        An empty array stands for cost 1 of each wrong label.
+        """
         if self.label_costs is None:
             return np.empty((0, 0))
         costs = np.array(self.label_costs)
@@ -131,11 +134,11 @@ def _check_count(name: str, value: Any, least: int) -> None:
 
 
 def _as_costs(costs: Any, decide: Any) -> tuple | None:
-    # As tuples, which can be compared and stored.
+    # Costs as nested tuples, which can be compared and stored.
     if costs is None:
         return None
     if decide == "map":
-        raise ValueError('label_costs needs decide="marginal"; paths have no cost of labels.')
+        raise ValueError('label_costs needs decide="marginal"; it is not used with decide="map".')
     try:
         array = np.array(costs, dtype=np.float64)
     except (TypeError, ValueError):
@@ -149,7 +152,7 @@ def _as_costs(costs: Any, decide: Any) -> tuple | None:
 
 
 def _checked_measure(measure: Callable) -> Callable:
-    # Of what a function returns, the kernel takes numbers only; it refuses NaN itself.
+    # A function that raises unless `measure` returns a number; the kernel itself checks for NaN.
     def call(distribution: np.ndarray) -> float:
         answer = measure(distribution)
         number = np.asarray(answer) if isinstance(answer, (np.ndarray, np.generic)) else answer
@@ -166,12 +169,12 @@ def _checked_measure(measure: Callable) -> Callable:
 
 
 class BeamScores(NamedTuple):
-    """A chain's transitions as beams need them, in float64.
+    """Transition scores of a chain in float64, in the form for beams.
 
     Attributes
     ----------
     score, E, E_t : ndarray of shape (width, width)
-        Transition scores, padding -inf; exp(score - top), and the same transposed.
+        Transition scores with padding -inf, exp(score - top), and the transpose of E.
     start, end : ndarray of shape (width,)
     n_labels : int
     top : float
@@ -179,7 +182,7 @@ class BeamScores(NamedTuple):
     leave : ndarray of shape (width,)
         log Σ_j exp(score(i, j)).
     largest : float
-        The largest emission score with which no sum overflows.
+        The largest magnitude of emission scores for which no sum overflows.
     single : bool
         Whether sums are rounded to float32.
     by_rows : bool
@@ -204,7 +207,7 @@ def _beam_scores(chain: Transitions) -> BeamScores:
     top = max(float(score.max()), np.finfo(float).min)
     ends = [np.zeros(chain.width) if x is None else x for x in (chain.start, chain.end)]
     ends = [np.asarray(x, dtype=np.float64) for x in ends]
-    # A score, and with it the largest start, end and transition, must not overflow.
+    # The sum of an emission score and the largest start, end and transition must not overflow.
     largest = 0.99 * float(np.finfo(chain.dtype).max)
     entries = [] if chain.rows is None else [chain.rows.score]
     largest -= sum(max(float(x.max()), 0) for x in (np.append(score, entries), *ends))
@@ -233,10 +236,10 @@ class OnlinePaths(NamedTuple):
     latency : ndarray of shape (n_rows,), int64
         Rows of the sequence that had arrived after this one when its label became final.
     confidence : ndarray of shape (n_rows,)
-        Probability that the label is right, given all rows that had arrived, and ``end`` if the
-        sequence had: its marginal over all paths of these rows, exp(score) being the weight of a
-        path. Labels that were emitted before are no evidence. For labels that leave at the end it
-        is that of :func:`forward_backward`. Empty if it was not asked for.
+        Probability that the label is right given all rows that had arrived, and ``end`` if the
+        sequence had ended: its marginal over all paths of these rows with weights exp(score).
+        Labels emitted before are not used as evidence. For labels emitted at the end it is the
+        marginal of :func:`forward_backward`. Empty if not requested.
     """
 
     labels: np.ndarray
@@ -263,76 +266,79 @@ def decode_online(
     decide: str = "map",
     label_costs: ArrayLike | None = None,
 ) -> OnlinePaths:
-    """Labels of linear chains as they would be given while rows arrive one by one.
+    """Labels of linear chains as they are emitted while rows arrive one by one.
 
     Write T for the newest row and t₀ for the oldest without a label, Prev_T(t₀, b) for the label
     at t₀ on the best path that ends in b at T, and P_T(b) for the belief that b is the label at T.
     Then P̃_T(t₀, a) = Σ_b P_T(b) [Prev_T(t₀, b) = a] is the belief in label a at t₀.
 
-    A label b survives at T if it is the best predecessor of some label at row T + 1, or the best
-    path ends in b if that row does not come: these alone can be on the best path of the sequence.
+    A label b survives at T if it is the best predecessor of some label at row T + 1, or if the best
+    path of a sequence that ends at T ends in b. Only survivors can be on the best path of the
+    sequence. A label *leaves* when it is emitted.
 
     Parameters
     ----------
     emission, transition, offsets, start, end
         As in :func:`forward_backward`.
     strategy : {"step", "window", "closure", "chunk", "viterbi"}, default="step"
-        - "step": label t₀ leaves when M_T(t₀) ≤ ``latency_cost`` · (T + 1 - t₀), M being the
+        - "step": label t₀ leaves when M_T(t₀) ≤ ``latency_cost`` · (T + 1 - t₀), where M is the
           uncertainty of P̃_T(t₀, ·).
         - "window": all labels t₀ to T leave together, when the expected number of wrong ones is
           at most ``latency_cost`` · (T + 1 - t₀). Labels on which all survivors agree leave before
           that is computed; t₀ is then the oldest row that remains.
-        - "closure": labels leave when all survivors agree on them, so they are never wrong.
-        - "chunk": ``window_size`` labels leave together, following the last label before them.
+        - "closure": labels leave when all survivors agree on them, so they are those of Viterbi.
+        - "chunk": ``window_size`` labels leave together, on the best path that continues the labels
+          emitted before.
         - "viterbi": all labels leave at the end.
 
-        "step" and "window" also let labels go on which all survivors agree.
+        With "step" and "window", labels on which all survivors agree leave as well.
     latency_cost : float, default=0.01
-        λ: how much uncertainty one more row of waiting is worth. 0 without ``max_latency`` gives
+        λ: the uncertainty that is accepted for each row of waiting. 0 without ``max_latency`` gives
         the labels of :func:`viterbi`.
     uncertainty : {"error", "entropy", "ambiguity"} or callable, default="error"
         M of "step": 1 - max P̃; the entropy, in nats; 1 while survivors disagree; or a function of
         the array P̃, of shape (n_labels,), that returns a number.
     belief : {"viterbi", "forward"}, default="viterbi"
-        P_T(b): in proportion to the scores of the best paths, or to those of all paths, as the
-        forward filter has them. It is the belief at row T + 1, whose scores are taken as equal, of
-        the label before it.
+        P_T(b): proportional to the weight exp(score) of the best path, or to the sum of the weights
+        of all paths (the forward filter). It is the belief that b precedes row T + 1 if all labels
+        of that row have equal scores.
     window_size : int, optional
-        Of "chunk".
+        Number of labels of "chunk".
     max_latency : int, optional
-        No label waits for more rows than that, whatever the strategy. A label that has to leave is
-        argmax P̃ with "step"; with "window" all pending labels leave, on the path with the fewest
-        expected errors; with the other strategies it is the label on the best path.
+        The largest number of rows that a label waits for, with all strategies. A label that reaches
+        it is argmax P̃ with "step"; with "window" all pending labels leave, on the path with the
+        fewest expected errors; with the other strategies it is the label on the best path.
     lag : int, optional
         Fixed lag: each label leaves exactly ``lag`` rows later, on the path that is best then.
         Short for ``strategy="viterbi", max_latency=lag``.
     restart : {"always", "conflict"}, default="always"
-        What becomes of paths that contradict a label which has left though survivors disagree.
-        "always" drops them, as the paper's Figure 4: what follows fits what was emitted, so spans
-        stay whole. "conflict" keeps them until a label is to leave that may not follow: a wrong
-        label then does not lead the next ones astray, which lowers the disagreement with
-        Viterbi, but labels that fit badly may come to stand side by side.
+        Treatment of paths that contradict a label which left although survivors disagreed.
+        "always" drops them, as in the paper's Figure 4: later labels fit the emitted ones, so spans
+        stay whole. "conflict" keeps them until a label would leave that is forbidden after the
+        emitted ones: a wrong label then does not influence the next ones, which lowers the
+        disagreement with Viterbi, but adjacent labels may have a low transition score.
     early : bool, default=True
-        Whether "step", "window" and "closure" decide at row T what is known of row T + 1. False
-        gives the paper's rules: every label that is allowed at T survives, P_T(b) is in proportion
-        to the score of the best path that ends in b at T, or is the forward filter
+        Whether "step", "window" and "closure" use at row T what is known about row T + 1. False
+        gives the paper's rules: every label that is allowed at T survives, P_T(b) is proportional
+        to the weight of the best path that ends in b at T, or is the forward filter
         p(y_T = b | rows up to T), and the price of waiting is ``latency_cost`` · (T - t₀). The
-        labels of "closure" are the same, and come about one row later. Transition scores that
+        labels of "closure" are the same, but leave about one row later. Transition scores that
         differ from row to row always have these rules: those of row T + 1 are unknown at T.
     decide : {"map", "marginal"}, default="map"
-        The label that leaves. "map": that of a path, as above. "marginal": the one of least
-        expected cost under the marginal p(y_t | rows up to T), with a lag the fixed-lag smoothing
-        distribution; the rule decides only when it leaves, and ``restart`` has no effect.
+        The label that leaves. "map": the label of a path, as above. "marginal": the label of least
+        expected cost under the marginal p(y_t | rows up to T), which with a lag is the fixed-lag
+        smoothing distribution; the strategy then decides only when it leaves, and ``restart`` has
+        no effect.
     label_costs : array-like of shape (n_labels, n_labels), optional
-        Of "marginal": cost of each label (columns) where each is right (rows). Default: 1 for each
-        wrong label, which gives the label of the largest marginal.
+        For "marginal": cost of each emitted label (column) for each right label (row). Default: 1
+        for each wrong label, which gives the label of the largest marginal.
 
     Returns
     -------
     OnlinePaths
-        Named tuple ``(labels, latency, confidence)``. Labels that were emitted never change, and
-        form an allowed path, but for ``decide="marginal"``; only a score of -inf in ``end`` may be
-        broken, if labels that it forbids have left before the end was known.
+        Named tuple ``(labels, latency, confidence)``. Emitted labels never change. They form an
+        allowed path unless ``decide="marginal"``, or unless ``end`` forbids labels that left before
+        the end was known.
 
     Raises
     ------
@@ -342,19 +348,19 @@ def decode_online(
     Notes
     -----
     Cost O(n_labels²) a row, and O(n_labels²) for each row that is pending when labels leave: the
-    confidence takes a backward recursion over them, and a label on which survivors disagree a
-    forward one. Memory O(n_labels) a pending row. Transition scores that differ from row to row
-    make it O(n_labels²), and the confidence takes that many exponentials a row.
+    confidence needs a backward recursion over them, and a label on which survivors disagree a
+    forward one. Memory O(n_labels) a pending row. With transition scores that differ from row to
+    row it is O(n_labels²), and the confidence needs O(n_labels²) exponentials a row.
 
-    ``early`` is ours, not the paper's: the manual proves that it loses nothing. It takes no
-    additional recursion, as the predecessors are computed for the next row anyway.
+    ``early`` is not in the paper; the manual proves that it changes no label of "closure". It needs
+    no additional recursion, because the predecessors are computed for the next row anyway.
 
     "step" with ``early=False`` differs from the paper's Figure 4 in three points: labels on
     which all survivors agree leave at once; at the end of the input the pending labels are those of
     the best path, not the likeliest ones row by row (otherwise ``latency_cost=0`` would not be
     Viterbi's algorithm); and a label also leaves if its uncertainty equals the price of waiting
-    (≤, in the figure <). The paper's fixed windows are
-    decoded each by itself; those of "chunk" follow the last label before them.
+    (≤, in the figure <). The paper's fixed windows are decoded independently; those of "chunk"
+    continue the last label before them.
 
     References
     ----------
@@ -391,8 +397,8 @@ def decode_block(
 ) -> OnlinePaths:
     """Decode checked scores; ``first`` is the number of the first sequence, for messages.
 
-    ``shares``: an array of shape (n_rows, n_labels) for the marginals of each row when its label
-    left. ``held``: how many rows of each sequence become known only with its end, the last ones.
+    ``shares``: array of shape (n_rows, n_labels) for the marginals of each row when its label left.
+    ``held``: number of last rows of each sequence that become known only with its end.
     """
     n, beam = len(emission), new_beam(chain, rule)
     if shares is not None and n:
@@ -417,7 +423,7 @@ def decode_block(
 
 
 def find_unfit(beam, emission: np.ndarray) -> tuple[int, int] | None:
-    """(row, label) of the first score that a beam cannot take, or None."""
+    """(row, label) of the first score that is neither -inf nor in a beam's range, or None."""
     # Comparisons with NaN are false.
     fit = (emission >= -beam.largest) & (emission <= beam.largest)
     if not fit.all():
@@ -429,7 +435,7 @@ def find_unfit(beam, emission: np.ndarray) -> tuple[int, int] | None:
 
 
 def no_path(where: str, at_end: bool = False) -> ValueError:
-    """What to raise when all labels are forbidden."""
+    """Error for a row at which all labels are forbidden."""
     if at_end:
         where = where.replace("row", "the end, after row", 1)
     elif re.match(r"row 0\b", where):

@@ -1,6 +1,6 @@
 """Transition scores that differ from row to row: a shared matrix, and entries of single rows.
 
-What is computed with them: ``_row_matrices.pxd``.
+``_row_matrices.pxd`` has the recursions that use them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["RowTransitions", "TransitionLike", "row_scores"]
 
 
 class RowTransitions:
-    """Transition scores of rows: those that rows share, and entries of single rows.
+    """Transition scores of rows: a shared matrix, and entries that replace it in single rows.
 
     The score of label i at row t - 1 followed by j at row t is ``score[p]`` if entry p of row t is
     (i, j), and ``shared[i, j]`` otherwise.
@@ -28,37 +28,38 @@ class RowTransitions:
     shared : array-like of shape (n_labels, n_labels)
         Scores of label i followed by j; -inf forbids.
     indptr : array-like of int, shape (n_rows + 1,)
-        Entries ``indptr[t]`` to ``indptr[t + 1] - 1`` are of row t. Those of the first row of a
-        sequence, which no row comes before, are ignored.
+        Entries ``indptr[t]`` to ``indptr[t + 1] - 1`` are of row t. Entries of the first row of a
+        sequence are ignored, because no row comes before it.
     i, j : array-like of int, shape (n_entries,)
         Labels of each entry; no pair may occur twice in a row.
     score : array-like of shape (n_entries,)
-        The whole score of each entry, not what it adds to ``shared``; -inf forbids.
+        Score of each entry in place of that in ``shared``, not in addition to it; -inf forbids.
 
     Attributes
     ----------
     shared, indptr, i, j, score : ndarray
-        As given. Numbers of ``shared`` and ``score`` may be replaced in place.
+        As given. Values of ``shared`` and ``score`` may be changed in place.
     shape : tuple (n_rows, n_labels, n_labels)
     expected : float64 ndarray of shape (n_entries,), or None
-        Where forward-backward adds what the transition of each entry is expected to count: its
+        Array to which forward-backward adds the expected count of the transition of each entry: its
         probability times the weight of the sequence. See :meth:`with_expected`.
     of_row : int32 ndarray of shape (n_rows,), or None
-        In training, rows that have the same entries share them: then ``indptr`` cuts them into
-        sets, this is the set of each row, and ``expected`` the sum over the rows of a set.
+        In training, rows with the same entries share them. ``indptr`` then cuts entries into sets,
+        ``of_row`` is the set of each row, and ``expected`` is summed over the rows of a set.
     ordered : bool
-        Whether rows with an entry for every pair have them in the order of a matrix.
+        Whether rows with an entry for every pair have them in the order of a flattened matrix.
 
     Raises
     ------
     ValueError
         If arrays do not fit each other, a label or row of an entry does not exist, ``indptr``,
-        ``i`` or ``j`` hold anything but integers, or scores are no real numbers. NaN and +inf are
-        refused by the functions that use the scores, which may be replaced until then.
+        ``i`` or ``j`` hold anything but integers, or scores are not real numbers. The functions
+        that use the scores check for NaN and +inf, because scores may be changed until then.
 
     Notes
     -----
-    Inference costs O(n_rows · n_labels² + n_entries) time, and holds one matrix beside the entries.
+    Inference costs O(n_rows · n_labels² + n_entries) time, and memory of one matrix beside the
+    entries.
 
     Examples
     --------
@@ -89,7 +90,7 @@ class RowTransitions:
         self.j = np.ascontiguousarray(self.j, dtype=np.int32)
 
     def _check(self) -> bool:
-        # Returns `ordered`.
+        # Raise unless the arrays are valid; return `ordered`.
         n, L = len(self.i), len(self.shared)
         sizes = {x.shape for x in (self.i, self.j, self.score)}
         if self.shared.shape != (L, L) or len(sizes) > 1:
@@ -127,7 +128,7 @@ class RowTransitions:
         cls, shared: np.ndarray, indptr: np.ndarray, i: np.ndarray, j: np.ndarray,
         score: np.ndarray, expected: np.ndarray | None = None,
     ) -> RowTransitions:  # fmt: skip
-        """The same from arrays that are known to be right, which are kept as they are.
+        """RowTransitions of valid arrays, which are neither checked nor copied.
 
         Parameters
         ----------
@@ -146,7 +147,7 @@ class RowTransitions:
 
     @classmethod
     def from_dense(cls, transition: np.ndarray) -> RowTransitions:
-        """The same scores as a dense array.
+        """RowTransitions with the scores of a dense array.
 
         Parameters
         ----------
@@ -170,13 +171,13 @@ class RowTransitions:
         return len(self.indptr) - 1 if self.of_row is None else len(self.of_row)
 
     def _with(self, **arrays: np.ndarray | None) -> RowTransitions:
-        # The same with other arrays.
+        # A shallow copy with some arrays replaced.
         rows = copy(self)
         vars(rows).update(arrays)
         return rows
 
     def astype(self, dtype: DTypeLike) -> RowTransitions:
-        """The same scores in another type.
+        """A copy with scores of another type.
 
         Parameters
         ----------
@@ -190,7 +191,7 @@ class RowTransitions:
         return self._with(shared=shared, score=score)
 
     def with_expected(self) -> RowTransitions:
-        """The same with zeros in ``expected``, to which forward-backward then adds.
+        """A copy with zeros in ``expected``, to which forward-backward then adds.
 
         Returns
         -------
@@ -218,7 +219,7 @@ class RowTransitions:
         return self._with(indptr=indptr, i=i, j=j, score=score, expected=expected)
 
     def followed_by(self, others: RowTransitions) -> RowTransitions:
-        """These rows, then others of the same ``shared``; sets are not shared between rows.
+        """These rows followed by others with the same ``shared``; both without ``of_row``.
 
         Parameters
         ----------
@@ -281,13 +282,13 @@ class RowTransitions:
         )
 
     def for_kernels(self, values: np.ndarray, width: int) -> tuple:
-        """Entries with ``values``, and room for two matrices, as ``row_matrices`` takes them.
+        """Entries with ``values``, and memory for two matrices, for ``row_matrices``.
 
         Parameters
         ----------
         values : ndarray of shape (n_entries,)
         width : int
-            Of matrices.
+            Padded number of labels.
 
         Returns
         -------
@@ -298,12 +299,12 @@ class RowTransitions:
         return *entries, own, self.expected, L, self.of_row, self.ordered
 
 
-# Transition scores as public functions take them; arrays of two or three dimensions.
+# Transition scores in public functions: arrays of two or three dimensions, or RowTransitions.
 TransitionLike: TypeAlias = "MatrixLike | RowTransitions"
 
 
 def row_scores(rows: RowTransitions | None, first: int, last: int, width: int) -> tuple | None:
-    """Entries of rows ``first`` to ``last - 1``, a sequence, for recursions on scores."""
+    """Entries of a sequence, rows ``first`` to ``last - 1``, for recursions on scores."""
     if rows is None:
         return None
     rows = rows.part(first, last)

@@ -1,4 +1,4 @@
-"""Probabilities of spans of a linear chain, by sums over all paths that have them."""
+"""Exact probabilities of spans under a linear chain: sums over all paths that contain them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _span_sums = load_kernel("sklseq.inference.kernels._span_sums")
 
 
 def span_probabilities(potentials: tuple, spans: tuple, rules: SpanRules) -> NDArray[np.float64]:
-    """Probability that a label path has each of some spans, exactly.
+    """Exact probability of each of some spans: that a label path contains it.
 
     Parameters
     ----------
     potentials : tuple (emission, transition, start, end, offsets)
-        Of the linear chain.
+        Scores of the linear chain.
     spans : tuple of ndarray (start, stop, type), each of shape (n_spans,)
-        Rows counted over all sequences; types by number. They may overlap.
+        Rows counted over all sequences, and numbers of types. Spans may overlap.
     rules : SpanRules
-        How label paths are read.
+        Rules by which spans are read from labels.
 
     Returns
     -------
@@ -50,11 +50,11 @@ def span_probabilities(potentials: tuple, spans: tuple, rules: SpanRules) -> NDA
         r_t(j) = Σ_i q_t(i | j) [goes on(i, j)] r_{t-1}(i),
         p = Σ_k μ_b(k) Σ_j q_b(j | k) [ended(j, k)] r_{b-1}(j),
 
-    where labels outside of the sequence have the values that the rules give them. Under IOB1, a
-    row can go on with a span and begin one: it begins one if the row before, B, did not.
+    where the rules define [begins] and [ended] also at the ends of the sequence. Under IOB1, a row
+    can both continue a span and begin one: it begins one if the row before, B, did not.
 
-    Cost O(n_rows · n_labels²) for α and μ, and O(n_labels · m + m² · length) a span, m being the
-    number of labels of its type. Recursions are scaled, or done in the log domain, as those of
+    Cost O(n_rows · n_labels²) for α and μ, and O(n_labels · m + m² · length) for a span whose type
+    has m labels. Recursions are scaled, or computed in the log domain, as in
     :func:`forward_backward`.
     """
     emission, transition, first, last, offsets = potentials
@@ -83,7 +83,7 @@ def span_probabilities(potentials: tuple, spans: tuple, rules: SpanRules) -> NDA
 
 
 def _reversed(emission: NDArray, chain: Transitions, offsets: NDArray) -> tuple:
-    # The same chain, from the last row to the first.
+    # The chain with its rows in reverse order.
     L = chain.n_labels
     back = Transitions(chain.score[:L, :L].T, chain.end[:L], chain.start[:L])
     if chain.rows is not None:
@@ -92,7 +92,7 @@ def _reversed(emission: NDArray, chain: Transitions, offsets: NDArray) -> tuple:
 
 
 class _SpanSums(Workspace):
-    """Recursions and probabilities for a block of sequences at a time."""
+    """Workspace that computes the probabilities of spans for one block of sequences at a time."""
 
     def __init__(self, n_rows: int, chain: Transitions, rules: SpanRules):
         super().__init__(n_rows, chain.width, chain.dtype)
@@ -101,7 +101,7 @@ class _SpanSums(Workspace):
         labels = np.argsort(rules.type_of[:-1], kind="stable").astype(np.int32)
         bounds = np.searchsorted(rules.type_of[labels], np.arange(len(rules.types) + 1))
         self.rules = tables, labels, bounds.astype(np.int64)
-        self.logs: list[tuple[slice, NDArray]] = []  # rows and log alpha of sequences
+        self.logs: list[tuple[slice, NDArray]] = []  # sequences in the log domain
 
     def keep_logs(self, rows: slice, log_alpha: NDArray) -> None:
         self.logs.append((rows, log_alpha))
@@ -115,7 +115,7 @@ class _SpanSums(Workspace):
         marginals = chain.pad_rows(emission)
         self.forward_backward(marginals, offsets, None, chain, log_z, rows)
         before, given, first = self.alpha[:n], self.e[:n], np.zeros(n + 1, dtype=np.uint8)
-        for at, _ in self.logs:  # its rows hold nothing of use, and may overflow
+        for at, _ in self.logs:  # undefined values, which may overflow
             given[at] = 0
         given[marginals == 0] = 0
         np.divide(given, marginals, out=given, where=marginals > 0)
@@ -139,7 +139,7 @@ class _SpanSums(Workspace):
         self, psi: NDArray, log_alpha: NDArray, marginals: NDArray, entries: tuple | None,
         spans: NDArray,
     ) -> NDArray:  # fmt: skip
-        # Probabilities of spans of one sequence. psi: padded, with the scores of start and end.
+        # Probabilities of spans of one sequence. psi: padded, including start and end scores.
         before, first = np.full_like(psi, -np.inf), np.zeros(len(psi) + 1, dtype=np.uint8)
         given, proba = before.copy(), np.empty(len(spans))
         L = self.chain.n_labels

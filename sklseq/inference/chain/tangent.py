@@ -1,4 +1,4 @@
-"""Derivatives of marginals in a direction of the scores, of sequences and of blocks of rows.
+"""Directional derivatives of marginals with respect to scores, for whole or partial sequences.
 
 The recursions are in ``_tangent.pyx``.
 """
@@ -19,7 +19,7 @@ __all__ = ["BlockTangents", "Direction", "Filtered", "TangentWorkspace"]
 
 
 class Direction:
-    """Change of transition, start and end scores, padded; finite where one is forbidden, too.
+    """Padded change of transition, start and end scores; finite even for forbidden transitions.
 
     Parameters
     ----------
@@ -40,10 +40,10 @@ class Direction:
     def pair_sums(
         self, alpha: np.ndarray, u: np.ndarray, A: np.ndarray, U: np.ndarray
     ) -> np.ndarray:
-        """Σ_t of the derivatives of pair marginals.
+        """Derivatives of pair marginals, summed over t.
 
-        ``alpha`` and ``A`` are of the row before that of ``u`` and ``U``, which are 0 where a
-        sequence begins.
+        Row t of ``alpha`` and ``A`` belongs to the row before that of ``u`` and ``U``, which are 0
+        in the first row of a sequence.
         """
         sums = self.chain.E * (A.T @ u + alpha.T @ U)
         sums += self.product * (alpha.T @ u)
@@ -51,15 +51,15 @@ class Direction:
 
 
 class Filtered(NamedTuple):
-    """Forward-backward of a block of whole sequences: all that derivatives need.
+    """Forward-backward results of a block of whole sequences: the input of derivatives.
 
     Attributes
     ----------
     alpha, u, r, mu : ndarray of shape (n_rows, width)
-        As in ``_tangent.pyx``; u is 0 in the first row of a sequence, and alpha, u and r are in
-        sequences that were done in the log domain.
+        As in ``_tangent.pyx``. u is 0 in the first row of a sequence; alpha, u and r are 0 in
+        sequences computed in the log domain.
     in_logs : list of (rows, log_alpha)
-        These.
+        The sequences computed in the log domain.
     """
 
     alpha: np.ndarray
@@ -69,12 +69,12 @@ class Filtered(NamedTuple):
     in_logs: list
 
     def copy(self) -> Filtered:
-        """The same, in memory of its own."""
+        """A copy of the arrays."""
         return Filtered(*(x.copy() for x in self[:4]), self.in_logs)
 
     @property
     def nbytes(self) -> int:
-        """Of the four arrays."""
+        """Bytes of the four arrays."""
         return 4 * self.mu.nbytes
 
 
@@ -96,7 +96,7 @@ class TangentWorkspace(Workspace):
     def filter(
         self, psi: np.ndarray, offsets: np.ndarray, chain: Transitions, log_z: np.ndarray
     ) -> Filtered:
-        """Forward-backward; the answer lies in this workspace and in ``psi``."""
+        """Forward-backward; the result is views of arrays of this workspace and of ``psi``."""
         n, self.in_logs = len(psi), []
         self.forward_backward(psi, offsets, None, chain, log_z)
         check_paths(log_z)
@@ -117,9 +117,9 @@ class TangentWorkspace(Workspace):
         self, rows: Filtered, dpsi: np.ndarray, offsets: np.ndarray, weights: np.ndarray,
         direction: Direction,
     ) -> None:  # fmt: skip
-        """Turn a change of the scores into weights times that of marginals, in place.
+        """Turn a change of the scores, ``dpsi``, into weights times that of marginals, in place.
 
-        ``pair_tangents`` gets those of pairs.
+        Weighted changes of pair marginals are added to ``pair_tangents``.
         """
         chain, L, n, small = direction.chain, direction.chain.n_labels, len(dpsi), self.small
         alpha, u, r, mu, in_logs = rows
@@ -163,7 +163,7 @@ def seed(p: np.ndarray, F: np.ndarray) -> np.ndarray:
 
 
 class BlockTangents:
-    """The tangent of :class:`BlockChain` over one sequence in blocks of rows.
+    """Directional derivatives of :class:`BlockChain` over one sequence in blocks of rows.
 
     Parameters
     ----------
@@ -176,14 +176,14 @@ class BlockTangents:
         self.small = np.zeros((3, bc.width))
 
     def forward(self, block: FilteredBlock, dpsi: np.ndarray, before: np.ndarray):
-        """F of the rows of a block, given that of the row before; ``dpsi`` is changed.
+        """F of the rows of a block from ``before``, F of the row before; ``dpsi`` is changed.
 
         F = A / alpha is the derivative of log alpha, up to a constant in each row.
 
         Returns
         -------
         ndarray of shape (n + 1, width)
-            In row 0, that of the row before.
+            Row 0 is ``before``.
         """
         chain, n, L = self.bc.chain, len(dpsi), self.bc.n_labels
         F = np.zeros((n + 1, self.bc.width))
@@ -204,13 +204,13 @@ class BlockTangents:
         return F
 
     def backward(self, block: FilteredBlock, dpsi: np.ndarray, F: np.ndarray, S: np.ndarray):
-        """Derivatives of marginals over a block, in place of ``dpsi``, and those of pairs.
+        """Return derivatives of pair marginals; ``dpsi`` is overwritten by those of marginals.
 
         Parameters
         ----------
         block : FilteredBlock
         dpsi, F : ndarray
-            As :meth:`forward` left them.
+            As they are after :meth:`forward`.
         S : ndarray of shape (2, width)
             Marginals of the last row and their derivatives; overwritten by those of the row before.
         """

@@ -95,7 +95,7 @@ def segment_closure(
 
 
 def check_max_span(spans: Any, max_span: int | None) -> None:
-    """Raise a ValueError unless no potential spans more steps."""
+    """Raise a ValueError if a potential spans more than ``max_span`` steps."""
     if max_span is None:
         return
     if not isinstance(max_span, numbers.Integral) or max_span < 1:
@@ -107,13 +107,16 @@ def check_max_span(spans: Any, max_span: int | None) -> None:
     s = int(np.searchsorted(spans.offsets, h, side="right")) - 1
     raise ValueError(
         f"Potential {h - spans.offsets[s]} of sequence {s} spans {length[h]} steps, but none may "
-        f"span more than max_span={max_span}: give a larger max_span, so that segments wait for it "
-        "(of a fitted segmenter, set max_span_)."
+        f"span more than max_span={max_span}: give a larger max_span (for a fitted segmenter, set "
+        "max_span_)."
     )
 
 
 def closure_of_sequence(plan, s: int, psi: np.ndarray, chain) -> tuple[np.ndarray, np.ndarray]:
-    """The same of sequence s, from the scores of all cells."""
+    """Best segmentation of sequence s and the steps at which its segments are certain.
+
+    ``psi`` are the scores of all cells of ``plan``.
+    """
     n, L = int(plan.steps[s + 1] - plan.steps[s]), plan.n_labels
     if n == 0:
         return np.zeros((0, 3), dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -121,7 +124,7 @@ def closure_of_sequence(plan, s: int, psi: np.ndarray, chain) -> tuple[np.ndarra
     check_segmentations(best.scores, s)
     alpha, origin = best.alpha, best.origin
     segments = best.as_list()[0][::-1].copy()
-    # before[e, y]: best label of the segment that ends at e, if one of label y follows.
+    # before[e, y]: best label of the segment that ends at e if a segment of label y follows.
     before = np.zeros((n + 1, L), dtype=np.int64)
     first = int(plan.steps[s])
     for e in range(1, n):
@@ -129,7 +132,8 @@ def closure_of_sequence(plan, s: int, psi: np.ndarray, chain) -> tuple[np.ndarra
     starts = best.best_start[:, :L].astype(np.int64)
 
     def parent(node: int) -> int:
-        # A node e · L + y is the best prefix whose last segment ends at e with label y; 0: none.
+        # Node e · L + y is the best prefix whose last segment ends at e with label y. Its parent is
+        # the prefix without that segment, or 0 if the prefix is empty.
         e, y = divmod(node, L)
         start = int(starts[e - 1, y])
         return start * L + int(before[start, y]) if start else 0
@@ -140,21 +144,21 @@ def closure_of_sequence(plan, s: int, psi: np.ndarray, chain) -> tuple[np.ndarra
     done, shared = 0, 0
     steps = plan.step_states[plan.steps[s] : plan.steps[s + 1] + 1] - plan.states[s]
     for e in range(1, n):
-        # Survivors of step e: segments that are open, and those that end here, if all does.
+        # Survivors of step e: prefixes with an open segment, and those whose segment ends here.
         a, b = steps[e], steps[e + 1]
         v, y = np.nonzero(best.G[a:b, :L] > -np.inf)
         begun = origin[a + v, y].astype(np.int64)
         nodes = set(np.where(begun > 0, begun * L + before[begun, y], 0)[begun < e].tolist())
         nodes.update((e * L + np.flatnonzero(alpha[e - 1, :L] > -np.inf)).tolist())
-        shared = max(shared, _common(nodes, parent))
+        shared = max(shared, _common_ancestor(nodes, parent))
         while done < len(segments) and segments[done, 1] <= shared // L:
             times[done] = e - 1
             done += 1
     return segments, times
 
 
-def _common(nodes: set[int], parent) -> int:
-    # Last common ancestor: the latest node gives way to its parent until one is left.
+def _common_ancestor(nodes: set[int], parent) -> int:
+    # Last common ancestor: the latest node is replaced by its parent until one node is left.
     heap = [-node for node in nodes]
     heapq.heapify(heap)
     while len(heap) > 1:

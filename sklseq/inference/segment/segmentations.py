@@ -1,8 +1,8 @@
 """Inference over segmentations: best, n best, log Z and marginals of every potential, samples.
 
-Input are potentials: which segments each is active for, and its scores. Recursions are in
-``_segments.pyx`` and ``_segment_best.pyx``, the order in which they go through a sequence in
-``_segment_plan.pyx``, their specification in ``segment_reference.py``. Where all potentials are of
+The input is a set of potentials: the segments for which each is active, and its scores. Recursions
+are in ``_segments.pyx`` and ``_segment_best.pyx``, the order in which they process a sequence in
+``_segment_plan.pyx``, their specification in ``segment_reference.py``. If all potentials are of
 single tokens, ``_segment_tokens.pyx`` and ``_segment_tokens_best.pyx`` replace the first two.
 """
 
@@ -53,13 +53,13 @@ __all__ = [
     "segment_viterbi",
 ]
 
-# Numbers in the rows of states that are worked on at a time, or steps where all potentials are of
-# single tokens: their potentials stay in the second-level cache.
+# Size of a block: numbers in its rows of states, or steps if all potentials are of single tokens.
+# The potentials of a block then stay in the second-level cache.
 BLOCK_NUMBERS = 1 << 16
 BLOCK_STEPS = 1536
-# Groups of starts that are kept apart for more steps than this decrease until they underflow.
+# Steps after which groups of starts that are kept apart become so small that they underflow.
 LONG = 500
-NEVER = np.iinfo(np.int64).max // 4
+NEVER = np.iinfo(np.int64).max // 4  # number of steps that stands for "no limit"
 
 
 class SegmentSpans(NamedTuple):
@@ -72,7 +72,7 @@ class SegmentSpans(NamedTuple):
     offsets : ndarray of shape (n_sequences + 1,)
         Potentials of sequence s are ``offsets[s]:offsets[s + 1]``.
     kind, start, stop : ndarray of shape (n_potentials,)
-        As in :class:`sklseq.SegmentPotentials`, which can stand in the place of this.
+        As in :class:`sklseq.SegmentPotentials`, which can be used in place of this class.
     """
 
     lengths: np.ndarray
@@ -83,9 +83,9 @@ class SegmentSpans(NamedTuple):
 
 
 def as_spans(spans: Any) -> SegmentSpans:
-    """The spans as integers, checked: kernels read memory by them.
+    """The spans as checked integers, which kernels use as indices without further checks.
 
-    Arrays of :class:`SegmentPotentials` can be written to, so it is checked at each call.
+    Arrays of :class:`SegmentPotentials` are writable, so they are checked at each call.
     """
     if isinstance(spans, SegmentPotentials):
         spans.check_rows()
@@ -131,21 +131,22 @@ class SegmentPlan:
     max_length : int, array-like of shape (n_labels,), or None
         The longest segment of each label; 0 in an array means any length.
     apart : int or None, default=0
-        Starts are kept apart for at least so many steps, whatever the potentials: what is decided
-        after a step then does not depend on potentials that stop later and have no longer span.
-        None: as long as segments can be; without a longest length of all labels that is 0.
+        Starts are kept apart for at least this number of steps. States after a step then do not
+        depend on potentials that stop later, if these span at most ``apart`` steps. None: the
+        longest segment, or 0 if the length of some label is not limited.
 
     Attributes
     ----------
     cell_of : ndarray of shape (n_potentials,)
-        Potentials of one kind, start and stop are one cell.
+        Cell of each potential: potentials of the same kind, start and stop are one cell.
     n_states : int
-        Groups of starts, summed over steps: the cost of an evaluation is n_states · n_labels +
-        n_steps · n_labels². At most n · m, m being the longest span of a potential.
+        Number of groups of starts, summed over steps: the cost of an evaluation is
+        n_states · n_labels + n_steps · n_labels². It is at most n · m, where m is the longest span
+        of a potential.
 
     Notes
     -----
-    Where no label has a longest length, starts are kept apart only as long as a later potential
+    If no label has a longest length, starts are kept apart only as long as a later potential
     distinguishes them: Sarawagi (2006, §3.1) with any number of groups instead of one.
     """
 
@@ -175,8 +176,8 @@ class SegmentPlan:
     def _join(self, spans: Any) -> None:
         sequence = np.repeat(np.arange(len(spans.lengths)), np.diff(spans.offsets))
         kind, start, stop = spans.kind, spans.start, spans.stop
-        # Sorted by stop, then by falling start: the order in which a step reads them. One number
-        # for all of it: at most 4 n², n steps in all.
+        # Potentials are sorted by stop, then by decreasing start: the order in which steps read
+        # them. The sort key is at most 4 n² for n steps in all.
         longest = int((stop - start).max(initial=0)) + 1
         key = ((self.steps[sequence] + stop) * longest + stop - start) * 4 + kind
         self.order = np.argsort(key, kind="stable")
@@ -209,7 +210,7 @@ class SegmentPlan:
             self.log_masks = np.log(self.masks)
 
     def _arrange(self) -> None:
-        # A longest length of 1 keeps nothing apart: older starts have lost these labels already.
+        # A longest length of 1 needs no states of its own: older starts cannot have these labels.
         self.kept_apart = max(self.apart, self.longest if self.longest > 1 else 0)
         n = int(self.steps[-1])
         self.step_states = np.zeros(n + 1, dtype=np.int64)
@@ -232,8 +233,8 @@ class SegmentPlan:
             self.unreached = np.cumsum(seen[:-1]) == 0
 
     def _of_tokens(self) -> tuple[np.ndarray | None, np.ndarray | None]:
-        # Where all potentials are of single tokens, see ``_segment_tokens.pyx``: which kinds of
-        # cells each step has, one bit each, and its first cell.
+        # For ``_segment_tokens.pyx``, if all potentials are of single tokens: the kinds of cells of
+        # each step, one bit for each kind, and its first cell.
         if self.longest > 1 or (self.stop - self.start != 1).any():
             return None, None
         at = np.repeat(self.steps[:-1], np.diff(self.cells)) + self.start
@@ -242,13 +243,15 @@ class SegmentPlan:
         return kinds, _cumulated(np.bincount(at, minlength=n))[:-1]
 
     def longest_cell(self, s: int) -> int:
-        """The most steps that a cell of sequence s spans."""
+        """The largest number of steps that a cell of sequence s spans."""
         own = slice(self.cells[s], self.cells[s + 1])
         return int((self.stop[own] - self.start[own]).max(initial=0))
 
-    def reach(self, s: int, psi: np.ndarray) -> float:
-        """A bound of the sums of magnitudes of cells that start before a step and stop there or
-        later: see the notes of ``_segments.pyx``."""
+    def magnitude_bound(self, s: int, psi: np.ndarray) -> float:
+        """Largest sum of magnitudes of the cells around one boundary between steps of sequence s.
+
+        See the notes of ``_segments.pyx``.
+        """
         own = slice(self.cells[s], self.cells[s + 1])
         start, stop, n = self.start[own], self.stop[own], int(self.steps[s + 1] - self.steps[s])
         size = np.where(stop - start > 1, np.abs(psi).max(axis=1, initial=0), 0)
@@ -258,7 +261,7 @@ class SegmentPlan:
         return float(np.cumsum(change[0] - change[1]).max(initial=0))
 
     def blocks(self, n_threads: int = 1) -> list[tuple[int, int]]:
-        """Runs of sequences that are processed at once, several for each thread."""
+        """Runs of sequences that are processed in one call, several for each thread."""
         cuts, most = self.states, BLOCK_NUMBERS // self.width
         if self.token_kinds is not None:
             cuts, most = self.steps, BLOCK_STEPS
@@ -267,7 +270,7 @@ class SegmentPlan:
         return row_blocks(cuts, most)
 
     def cell_matrix(self, n_rows: int, row: np.ndarray | None = None) -> sparse.csr_matrix:
-        """CSR matrix (n_cells, n_rows) whose product with rows of potentials is that of cells.
+        """CSR matrix (n_cells, n_rows) whose product with rows of potentials is the rows of cells.
 
         Potential p has row ``row[p]``; by default, row p.
         """
@@ -284,10 +287,10 @@ class SegmentPlan:
 
 
 class SegmentTransitions:
-    """Transition, start and end scores, padded, with their exponentials if for ``sums``.
+    """Padded transition, start and end scores; with ``sums`` also their exponentials.
 
     ``rows`` has the scores of transitions into segments that start at single steps of the plan, and
-    ``expected``, to which forward-backward adds; its shared scores are ``transition``.
+    the array ``expected`` to which forward-backward adds; its shared scores are ``transition``.
     """
 
     def __init__(
@@ -309,7 +312,7 @@ class SegmentTransitions:
         entries = np.zeros(0) if self.rows is None else self.rows.score
         scores = [self.score[:L, :L].ravel(), self.boundary[:, :L].ravel(), entries]
         scores = np.concatenate(scores)
-        # Otherwise an exponential is not a normal number: all sequences go to the log domain.
+        # If an exponential is not a normal number, all sequences are computed in the log domain.
         self.is_normal = bool((np.abs(scores[scores > -np.inf]) < 690).all())
         self.E, self.ends = np.zeros_like(self.score), np.zeros_like(self.boundary)
         if self.is_normal:
@@ -319,15 +322,15 @@ class SegmentTransitions:
         self.E_t = np.ascontiguousarray(self.E.T)
 
     def entries_of_scores(self) -> tuple | None:
-        """Entries of rows for kernels, with memory that they overwrite."""
+        """Scores of single steps for kernels, with memory that kernels overwrite."""
         return None if self.rows is None else self.rows.for_kernels(self.rows.score, self.width)
 
     def entries_of_factors(self) -> tuple | None:
-        """The same of their exponentials."""
+        """Exponentials of the scores of single steps for kernels."""
         return None if self.rows is None else self.rows.for_kernels(self.entries, self.width)
 
     def into(self, steps: np.ndarray) -> np.ndarray:
-        """Scores (n, n_labels, n_labels) of transitions into segments that start at n steps."""
+        """Scores (n, n_labels, n_labels) of transitions into segments that start at ``steps``."""
         if self.rows is not None:
             return self.rows.take(steps)
         L = self.n_labels
@@ -335,7 +338,7 @@ class SegmentTransitions:
 
 
 class Batch(NamedTuple):
-    """Consecutive sequences of a plan: their scores, and arrays for the answers.
+    """Scores of consecutive sequences of a plan, and arrays for the results.
 
     Attributes
     ----------
@@ -370,7 +373,7 @@ class Batch(NamedTuple):
 
 
 class SegmentWorkspace:
-    """Scratch arrays for blocks of sequences of a plan, and sums over the sequences processed."""
+    """Scratch arrays for blocks of sequences of a plan, and sums over all processed sequences."""
 
     def __init__(self, plan: SegmentPlan, blocks: list[tuple[int, int]]):
         self.plan, width = plan, plan.width
@@ -382,10 +385,10 @@ class SegmentWorkspace:
         self.factor = np.empty(steps)
         of_tokens = plan.token_kinds is not None
         self.G = np.empty((max(steps, plan.largest) if of_tokens else plan.largest, width))
-        # Rows of a step, and pointers to some; or pair marginals.
+        # Rows of a step and pointers to some of them, or pair marginals.
         self.scratch = np.empty((max(6 + 3 * plan.most, width + 3), width))
         self.orders: dict = {}
-        self.pairwise = np.zeros((2, width, width))  # to be multiplied by E, and complete ones
+        self.pairwise = np.zeros((2, width, width))  # [0] is to be multiplied by E
         self.ends = np.zeros((2, width))
 
     def clear(self) -> None:
@@ -398,7 +401,7 @@ class SegmentWorkspace:
     ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """log Z of sequences a to b - 1, from the scores ``psi`` of their cells.
 
-        Returns the marginals of their cells and of their steps, padded: views that the next call
+        Returns the padded marginals of their cells and of their steps: views that the next call
         overwrites. Expected transitions, starts and ends, times the sequences' weights, are added
         up in this workspace.
         """
@@ -414,12 +417,12 @@ class SegmentWorkspace:
         return batch.F, batch.tokens
 
     def _of_tokens(self, batch: Batch, chain: SegmentTransitions) -> bool:
-        # Where all potentials are of single tokens, and all rows have the same transitions; whether
-        # that was exact.
+        # Use the kernel for potentials of single tokens, if it applies. Returns whether the results
+        # are exact; if not, sums have not changed.
         if self.plan.token_kinds is None or not chain.is_normal or chain.rows is not None:
             return False
         a, b = batch.a, batch.a + len(batch.log_z)
-        if (a, b) not in self.orders:  # the same at every evaluation
+        if (a, b) not in self.orders:  # kept for later evaluations
             self.orders[a, b] = longest_first(self.plan.steps[a : b + 1])
         return _token_sums.forward_backward_tokens(self.plan, chain, self, batch, self.orders[a, b])
 
@@ -433,15 +436,15 @@ class SegmentWorkspace:
             batch.F[plan.unreached[plan.cells[a] : plan.cells[b]]] = 0
 
     def _again(self, one: Batch, chain: SegmentTransitions) -> None:
-        # One sequence without small numbers, or in logarithms.
+        # Repeat one sequence: leave out small numbers if allowed, otherwise use the log domain.
         if self._may_drop(one):
             self._scaled(one, chain, drop=True)
         if np.isnan(one.log_z[0]):
             self._log_domain(one, chain)
 
     def _may_drop(self, one: Batch) -> bool:
-        # Whether small numbers can be left out: see the notes of ``_segments.pyx``.
-        return self.plan.longest <= 1 and self.plan.reach(one.a, one.psi) <= _sums.REACH
+        # Whether small numbers may be left out: see the notes of ``_segments.pyx``.
+        return self.plan.longest <= 1 and self.plan.magnitude_bound(one.a, one.psi) <= _sums.REACH
 
     def _log_domain(self, one: Batch, chain: SegmentTransitions) -> None:
         one.log_z[0], log_G, log_alpha = log_forward(self.plan, one.a, one.psi, chain)
@@ -482,7 +485,7 @@ def segment_forward_backward(
 
         s = start(y_1) + Σ_k transition(y_{k-1}, y_k) + Σ_k Σ_p scores[p, y_k] + end(y_last),
 
-    p over the potentials active for segment k (see :class:`sklseq.SegmentPotentials`).
+    where p runs over the potentials active for segment k (see :class:`sklseq.SegmentPotentials`).
 
     Parameters
     ----------
@@ -493,13 +496,13 @@ def segment_forward_backward(
     transition : array-like of shape (n_labels, n_labels), or RowTransitions
         Score of a segment of label i followed by one of label j; -inf forbids. Scores that depend
         on the step at which the second segment starts: an array of shape (n_steps, n_labels,
-        n_labels), the matrix of step t being that of segments that start there (those of first
-        steps of sequences are ignored); or a :class:`RowTransitions`, where few of them differ, and
-        to whose ``expected``, if it has one, the expected transitions of entries are added.
+        n_labels), where matrix t is for segments that start at step t (those of first steps of
+        sequences are ignored); or a :class:`RowTransitions`, if few of them differ. Expected
+        transitions of its entries are added to its ``expected``, unless that is None.
     start, end : array-like of shape (n_labels,), optional
         Scores of the first and the last segment's label.
     max_length : int or array-like of shape (n_labels,), optional
-        Longest segment, of all labels or of each (0: any). By default any.
+        Longest segment, for all labels or for each (0: any length). By default any length.
     weights : array-like of shape (n_sequences,), optional
         Weight of each sequence in ``transition``, ``start`` and ``end``. By default 1.
 
@@ -515,11 +518,11 @@ def segment_forward_backward(
 
     Notes
     -----
-    Cost O(n · n_labels² + (V + H) · n_labels) time, H potentials, V ≤ n · m group states, m the
-    longest span of a potential: it does not depend on the length of segments. Memory
+    Cost O(n · n_labels² + (V + H) · n_labels) time for H potentials and V ≤ n · m group states,
+    where m is the longest span of a potential: it does not depend on the length of segments. Memory
     O(V · n_labels) of the largest sequence beside input and output. The recursion is scaled, and
-    proven exact or redone in the log domain. A step with transitions of its own costs its entries
-    more, or n_labels² for their expectations.
+    proven exact or redone in the log domain. A step with its own transitions costs in addition the
+    number of its entries, or n_labels² for their expectations.
 
     References
     ----------
@@ -566,8 +569,9 @@ def segment_viterbi(
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Best segmentation of each sequence, and its score.
 
-    Among equal scores the last segment has the lowest label, then starts latest; so has the one
-    before it, and so on.
+    Among segmentations of equal score, the one whose last segment has the lowest label is chosen,
+    then the one whose last segment starts latest; further ties are decided by the segment before
+    it, and so on.
 
     Parameters
     ----------
@@ -631,14 +635,14 @@ class BestSegments:
 
 
 class BestPrefixes(BestSegments):
-    """The same, last segment first, and the best prefixes of the last sequence.
+    """BestSegments with the last segment first, and the best prefixes of the last sequence.
 
     Attributes
     ----------
     G, origin : ndarray of shape (n_states, width)
-        Scores of prefixes with an open segment, and where it starts.
+        Scores of prefixes with an open segment, and the start of that segment.
     alpha, best_start : ndarray of shape (n_steps, width)
-        Scores of prefixes whose last segment ends at a step, and where it starts.
+        Scores of prefixes whose last segment ends at a step, and the start of that segment.
     """
 
     def __init__(
@@ -656,12 +660,15 @@ class BestPrefixes(BestSegments):
 def best_segments(
     plan: SegmentPlan, psi: np.ndarray, chain: SegmentTransitions, a: int = 0, b: int | None = None
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Viterbi on the padded scores of the cells of sequences a to b - 1; -inf marks no answer."""
+    """Best segmentations and their scores, from the padded scores of cells of sequences a to b - 1.
+
+    The score -inf marks a sequence without an allowed segmentation.
+    """
     b = plan.n_sequences if b is None else b
     if plan.token_kinds is None or chain.rows is not None:
         best = BestPrefixes(plan, psi, chain, a, b)
         return [rows[::-1].copy() for rows in best.as_list()], best.scores
-    # In blocks of rows that the cache holds.
+    # Blocks of rows that fit the cache.
     best = BestSegments(plan, a, b)
     parts = [best.part(i, j) for i, j in row_blocks(best.steps)]
     longest = max((len(part.found) for part in parts), default=0)
@@ -698,7 +705,7 @@ def segment_nbest(
     -------
     list of (segmentations, scores), one a sequence
         k arrays of rows (start, stop, label), and k scores that do not increase; k is n, or the
-        number of allowed segmentations where there are fewer.
+        number of allowed segmentations if there are fewer.
 
     Raises
     ------
@@ -707,8 +714,8 @@ def segment_nbest(
 
     Notes
     -----
-    Every group and every end keeps its n best prefixes. Cost of
-    :func:`segment_viterbi`, times n log n at most.
+    The n best prefixes of every group of starts and of every end of a segment are kept. The cost is
+    at most that of :func:`segment_viterbi` times n log n.
 
     Examples
     --------
@@ -762,7 +769,7 @@ def segment_sample(
     spans, scores, transition
         As in :func:`segment_forward_backward`.
     n_samples : int, default=1
-        How many to draw for each sequence.
+        Number of segmentations for each sequence.
     start, end, max_length
         As in :func:`segment_forward_backward`.
     random_state : int, Generator, RandomState or None
@@ -778,7 +785,7 @@ def segment_sample(
 
     Notes
     -----
-    One forward pass in the log domain, then backwards: O(n · m) a sample.
+    One forward pass in the log domain, then backward sampling in O(n · m) for each sample.
 
     Examples
     --------
@@ -820,7 +827,7 @@ def _cumulated(counts: Any) -> np.ndarray:
 
 
 def check_segmentations(log_z: np.ndarray, first: int = 0) -> None:
-    """Raise if a sequence has no allowed segmentation; ``first`` is the number of the first."""
+    """Raise if a sequence has no allowed segmentation; ``first`` is the number of the first one."""
     bad = np.flatnonzero(log_z == -np.inf)
     if bad.size:
         raise ValueError(
@@ -830,7 +837,7 @@ def check_segmentations(log_z: np.ndarray, first: int = 0) -> None:
 
 
 def checked_input(spans, scores, transition, start, end, max_length, apart=0):
-    """(plan, padded scores of its cells, transitions), or a ValueError."""
+    """Check the arguments; return (plan, padded scores of its cells, transitions)."""
     spans = as_spans(spans)
     n_steps = int(spans.lengths.sum())
     if not isinstance(transition, RowTransitions):
