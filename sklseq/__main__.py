@@ -353,7 +353,7 @@ def _is_segmenter(model: Any) -> bool:
 
 
 def _labels_of(model: Any, X: list) -> list:
-    """Predicted labels; those of a segmenter's segments begin with B- and I-."""
+    """Return predicted labels; segments of a segmenter are written in IOB2."""
     predicted = model.predict(X)
     if not _is_segmenter(model):
         return predicted

@@ -112,7 +112,7 @@ def last_step(model: BaseEstimator, X: SequencesLike | None = None) -> tuple[Bas
     NotFittedError
         If a search has no best estimator.
     TypeError
-        If `model` is no estimator.
+        If `model` is not an estimator.
 
     Examples
     --------
@@ -703,7 +703,7 @@ def top_features(
     sign : {"positive", "negative"} or None, default=None
         Only weights of this sign.
     input_features : array-like of str, default=None
-        Names of the columns of ``X`` where it holds numbers.
+        Names of the columns of ``X`` if it holds numbers.
 
     Returns
     -------
@@ -773,7 +773,7 @@ def standard_errors(
     Raises
     ------
     ValueError
-        If the last step is no ``CRFTagger``; X or y have features or labels that ``fit`` did not
+        If the last step is not a ``CRFTagger``; X or y have features or labels that ``fit`` did not
         have; labels are unknown, and ``robust`` is False; ``robust`` is not a bool; H is
         not positive definite, as without penalty; or it does not fit into ``working_memory``.
 

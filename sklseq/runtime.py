@@ -54,9 +54,9 @@ def load(path: str | os.PathLike[str]) -> Decoder:
     Raises
     ------
     ValueError
-        If the file is no exported model, is damaged or cut off, or was written by a newer version.
+        If the file is not an exported model, is damaged or cut off, or is of a newer version.
     TypeError
-        If ``path`` is no string or path.
+        If ``path`` is not a string or path.
     OSError
         If it cannot be read.
 
@@ -315,7 +315,7 @@ class Stream:
         allowed = ("lag", *OnlineRule._fields)
         for name in rule:
             if name not in allowed:
-                raise TypeError(f"{name!r} is no parameter of a stream; they are {allowed}.")
+                raise TypeError(f"{name!r} is not a parameter of a stream; they are {allowed}.")
         checked = OnlineRule.checked(**{"strategy": "closure", **rule})
         self._rule = checked.behind(after, "lag" if "lag" in rule else "max_latency")
         self._start()

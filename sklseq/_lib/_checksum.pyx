@@ -1,4 +1,4 @@
-"""Checksum of bytes at the speed of memory, to detect changes.
+"""Fast checksum of bytes, to detect changes.
 
 Two sums run over words of 64 bits in 16 lanes, modulo 2^64 (Fletcher's checksum, 1982):
 

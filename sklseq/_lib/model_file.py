@@ -139,7 +139,7 @@ def unpack_model(data: bytes, name: str) -> Any:
     """Return the model from the content of a file; ``name`` is for error messages."""
     if data[:8] != MAGIC:
         raise ValueError(
-            f"{name!r} is no exported model: it begins with {data[:8]!r}. Write it with "
+            f"{name!r} is not an exported model: it begins with {data[:8]!r}. Write it with "
             "sklseq.deployment.export."
         )
     if len(data) < PREFIX.size:

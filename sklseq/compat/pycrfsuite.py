@@ -304,7 +304,7 @@ class Tagger:
         for label in labels:
             if label not in known:
                 raise CRFSuiteError(
-                    f"{label!r} is no label of the model, whose labels are {known}."
+                    f"{label!r} is not a label of the model, whose labels are {known}."
                 )
 
     def info(self) -> ParsedDump:
@@ -481,7 +481,7 @@ class Trainer:
     def _check_name(self, name: str) -> None:
         if name not in self._params:
             raise ValueError(
-                f"{name!r} is no parameter of {self.algorithm!r}; they are {self.params()}."
+                f"{name!r} is not a parameter of {self.algorithm!r}; they are {self.params()}."
             )
 
     def train(self, model: str | os.PathLike[str], holdout: int = -1) -> None:

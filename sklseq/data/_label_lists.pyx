@@ -9,7 +9,7 @@ def label_lists(
     const int[::1] codes,            # (n_rows,)
     const long long[::1] offsets,    # (n_sequences + 1,)  of `codes`
 ):
-    """A list of the labels ``classes[code]`` for each sequence, which share these objects."""
+    """Return a list of the labels ``classes[code]`` for each sequence, without copies of labels."""
     cdef Py_ssize_t L = len(classes), s, t, n
     cdef int code
     cdef list found = [], labels
@@ -19,7 +19,7 @@ def label_lists(
         for t in range(n):
             code = codes[offsets[s] + t]
             if not 0 <= code < L:
-                raise IndexError(f"Code {code} is that of no label.")
+                raise IndexError(f"Code {code} is not the number of a label.")
             label = classes[code]
             Py_INCREF(label)
             PyList_SET_ITEM(labels, t, label)

@@ -1,4 +1,4 @@
-"""Kernel that writes sparse rows side by side."""
+"""Kernel that joins sparse matrices by columns."""
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -10,7 +10,7 @@ def place_rows(
     int64_t[::1] at,  # (n_rows,) first free place of each row of out      IN / OUT
     int32_t[::1] out,
 ):
-    """Copy the columns of each row to ``out`` behind those that are there."""
+    """Append the columns of each row to those of the same row in ``out``."""
     cdef Py_ssize_t row, k, n
     with nogil:
         for row in range(at.shape[0]):

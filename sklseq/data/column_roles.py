@@ -77,7 +77,7 @@ def _by_rule(chosen: Any, known: np.ndarray) -> np.ndarray:
         pattern = re.compile(chosen)
     except re.error as error:
         raise ValueError(
-            f"transition_features={chosen!r} is no regular expression ({error}); give a list "
+            f"transition_features={chosen!r} is not a regular expression ({error}); give a list "
             "for names."
         ) from None
     if isinstance(pattern.pattern, bytes):
@@ -139,7 +139,7 @@ def _by_name(wanted: np.ndarray, known: np.ndarray) -> np.ndarray:
     missing = sorted({str(name) for name in wanted} - {str(name) for name in known})
     if missing:
         raise ValueError(
-            f"transition_features names {missing[0]!r}, which is no column of X; names look "
-            f"like {str(known[0])!r}, and a regular expression chooses groups of them."
+            f"transition_features names {missing[0]!r}, which is not a column of X; names "
+            f"look like {str(known[0])!r}, and a regular expression chooses groups of them."
         )
     return np.isin(known.astype(str), wanted.astype(str))

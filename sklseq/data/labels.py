@@ -128,7 +128,7 @@ def _array_kind(sequence: Any) -> str | None:
 
 
 def type_kind(cls: type) -> str | None:
-    """Kind of labels of a Python or NumPy scalar type; None if it is no label."""
+    """Kind of labels of a Python or NumPy scalar type; None if it is not a type of labels."""
     if issubclass(cls, str):
         return "string"
     if issubclass(cls, bool | np.bool_):
@@ -315,7 +315,7 @@ def find_codes(flat: NDArray, classes: ArrayLike) -> NDArray[np.int32]:
     known = np.asarray(classes)
     if len(flat) and len(known) and (flat.dtype.kind == "U") != (known.dtype.kind == "U"):
         raise ValueError(
-            f"Labels such as {flat[0].item()!r} are given where others are such as "
+            f"Labels such as {flat[0].item()!r} cannot be compared with labels such as "
             f"{known[0].item()!r}; both must be strings, or neither: convert one."
         )
     if len(known) and flat.dtype == known.dtype == np.int64:

@@ -191,7 +191,7 @@ class Choices:
         labels = unique_labels(flat)
         if self.labels is not None and self.labels.dtype.kind != labels.dtype.kind:
             raise ValueError(
-                f"Labels such as {labels[0].item()!r} are given where others are such as "
+                f"Labels such as {labels[0].item()!r} follow labels such as "
                 f"{self.labels[0].item()!r}; all labels must be of one kind: convert them."
             )
         self.labels = labels if self.labels is None else np.union1d(self.labels, labels)

@@ -202,7 +202,7 @@ class RowBlocks:
         path : str or path
             ``.csv`` or ``.tsv``, also with ``.gz``; ``.parquet``, ``.arrow`` or ``.feather``.
         label : str, optional
-            Column of the labels. Those of text files are strings.
+            Column of the labels, which are strings in text files.
         columns : list of str, optional
             Columns of the features. By default all but the labels.
         cache : str or path, optional
@@ -219,7 +219,7 @@ class RowBlocks:
         Raises
         ------
         ValueError
-            If a column does not exist; when the file is read, if a cell of a feature is no number.
+            If a column does not exist; when the file is read, if a feature is not a number.
         ImportError
             For Parquet and Arrow, if neither pyarrow nor polars is installed.
 
@@ -619,7 +619,7 @@ class LabelBlocks:
                 raise self._changed(f"{names}, labels {k * block_rows} and on", where)
             yield labels
         if self.sums is not None and len(sums) < len(self.sums):
-            raise self._changed(f"fewer labels than the {len(self.sums)} blocks of before", where)
+            raise self._changed(f"fewer labels than the {len(self.sums)} blocks first read", where)
         self.sums = sums
 
     def _flat(self, block: Any, row: int) -> np.ndarray:

@@ -60,7 +60,7 @@ class Span(NamedTuple):
     stop : int
         The step after its last one.
     label : label
-        Its type, or the label itself where labels have no prefixes.
+        Its type; the label itself if labels have no prefixes.
     probability : float or None
         Probability that a span begins and ends exactly here and has this label; None if the model
         has no probabilities.

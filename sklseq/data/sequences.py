@@ -84,7 +84,7 @@ class Sequences:
     roles : array-like of shape (n_features,), optional
         Which weights each column has in a tagger: 1 for each label, 2 for each pair of successive
         labels, 3 both. By default all have weights for labels only. ``TemplateFeatures`` sets it
-        where a template has ``B`` lines, see :doc:`/transitions`.
+        if a template has ``B`` lines, see :doc:`/transitions`.
 
     Attributes
     ----------
@@ -361,7 +361,7 @@ def check_label_offsets(offsets: np.ndarray, X: Sequences, name: str = "y") -> N
 
 
 def _coded(y: Any, X: Sequences) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    # Labels, codes of the rows, and the table of codes where some labels are unknown.
+    # Labels, codes of the rows, and the table of codes if some labels are unknown.
     try:
         labels = read_labels(y, X)
         classes = unique_labels(labels)

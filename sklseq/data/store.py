@@ -9,7 +9,7 @@ begin at multiples of 64 bytes, so that each can be mapped:
 ``rows``                  a dense matrix; or
 ``indptr indices shape``  a CSR matrix, with ``data``: empty if all values are one
 ``classes codes``         labels, sorted, and the position of each row's label (optional)
-``table``                 labels of each code, (n_codes, n_labels), where some are unknown
+``table``                 labels of each code, (n_codes, n_labels), if some are unknown
 ``weights``               one per sequence (optional)
 ``roles``                 one per column (optional)
 ========================= =======================================================================

@@ -29,7 +29,7 @@ _IOBES = {
     "begins": "OB IB BB EB SB OS IS BS ES SS",
     "ended": "EO EB EI EE ES SO SB SI SE SS",
 }
-# For each scheme its rules, its letters in the order of those of the rules, and the direction.
+# Rules of each scheme, its letters in the order of ``_LETTERS``, and the direction of reading.
 STRICT_SCHEMES = {
     "iob1": (_IOB1, "BI", 1),
     "iob2": (_IOB2, "BI", 1),
@@ -73,7 +73,7 @@ def find_strict_spans(
     Returns
     -------
     spans : Spans
-        ``types`` are those of spans only.
+        ``types`` holds only the types of these spans.
 
     Raises
     ------

@@ -64,7 +64,7 @@ class TableRows:
 
 
 class TableColumn:
-    """One column of a file, as blocks of labels; those of text files are strings.
+    """One column of a file, as blocks of labels, which are strings in text files.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def _numbers(columns: list[np.ndarray]) -> np.ndarray:
     for column in columns:
         if column.dtype.kind not in "biuf":
             value = column[0] if len(column) else None
-            raise ValueError(f"a column of features holds {value!r}, which is no number")
+            raise ValueError(f"a column of features holds {value!r}, which is not a number")
     return np.stack(columns, axis=1, dtype=np.float64)
 
 

@@ -123,7 +123,7 @@ def _is_dictionary(values: Any) -> bool:
 
 
 def _distinct_of_arrow(values: Any) -> Coded:
-    if _is_dictionary(values):  # a dictionary may hold a string twice, or unused ones
+    if _is_dictionary(values):  # a dictionary may hold a string twice, or unused strings
         values = values.cast(values.type.value_type)
     coded = values.dictionary_encode()
     if hasattr(coded, "combine_chunks"):

@@ -41,12 +41,12 @@ RandomState: TypeAlias = "int | np.random.RandomState | np.random.Generator | No
 MatrixLike: TypeAlias = "ArrayLike | sparse.spmatrix | sparse.sparray"
 # Sequences of tokens: dicts of columns, lists of strings, of dicts or of tuples.
 TokensLike: TypeAlias = Iterable[Mapping[str, Sequence[Any]] | Sequence[Any]]
-# Sequences of rows, packed or one by one; tokens, where a pipeline reads them.
+# Sequences of rows, packed or in a list; tokens for pipelines that read them.
 SequencesLike: TypeAlias = (
     "Sequences | SegmentPotentials | Iterable[MatrixLike | RowBlocks] | TokensLike"
 )
-# A label for each row, or segments (start, stop, type), of each sequence. Where labels may be
-# unknown, None, NaN or a set of possible labels.
+# A label for each row, or segments (start, stop, type), of each sequence; None, NaN or a set of
+# possible labels for unknown labels.
 LabelsLike: TypeAlias = Iterable[Iterable[Hashable | set[Any]]]
 # Columns of tokens, by name or number.
 ColumnsLike: TypeAlias = str | int | Sequence[str] | Sequence[int]

@@ -34,7 +34,7 @@ def token_offsets(text: str, tokens: Iterable[str]) -> list[tuple[int, int]]:
     ValueError
         If a token does not occur after the previous one.
     TypeError
-        If `text` or a token is no string.
+        If `text` or a token is not a string.
 
     Examples
     --------
@@ -63,8 +63,8 @@ def align_spans(
     Returns
     -------
     list of (start, stop, type)
-        The tokens ``tokens[start:stop]`` of each span. White space at the ends of a span is no part
-        of it.
+        The tokens ``tokens[start:stop]`` of each span. White space at the ends of a span is
+        ignored.
 
     Raises
     ------

@@ -37,7 +37,7 @@ def read_brat(
     Raises
     ------
     ValueError
-        If a line that begins with T is no span, a span is not in the text or has another
+        If a line that begins with T is not a span, a span is not in the text or has another
         text, or a folder has no ``.ann`` file.
     TypeError
         If `path` is not the name of a file or folder.

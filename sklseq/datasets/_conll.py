@@ -360,7 +360,7 @@ def write_conll(
         Each sequence is a dict of equally long columns, a list of rows (tuples or lists of cells),
         or a list of strings (one column); all have the same form. Cells are strings or numbers.
     y : sequence of label sequences, default=None
-        Written as the column after those of `X`.
+        Written as the column after the columns of `X`.
     y_pred : sequence of label sequences, default=None
         Written as the last column, where conlleval expects the predicted labels.
     separator : str, default=" "

@@ -78,7 +78,7 @@ def from_frame(
         also in `group` or `columns`, a group has no value, or its rows are apart; if a column
         has masked entries or two dimensions, or labels are of several kinds.
     TypeError
-        If `frame` is no table, one of its columns is no list, or values of a group cannot be
+        If `frame` is not a table, one of its columns is not a list, or values of a group cannot be
         compared.
 
     See Also
@@ -334,7 +334,7 @@ def from_rows(
         If a column is missing, `y` is also in `columns`, the lists of a row differ in length, or a
         number is not that of a class.
     TypeError
-        If a row is no dict, or a cell is no list.
+        If a row is not a dict, or a cell is not a list.
 
     See Also
     --------
@@ -439,7 +439,7 @@ def from_docs(
 
     Notes
     -----
-    The spans of ``predict_spans`` count tokens, as those of spaCy:
+    The spans of ``predict_spans`` count tokens, like spans of spaCy:
     ``doc.ents = [Span(doc, start, stop, label=type) for start, stop, type in spans]``.
 
     Examples

@@ -79,9 +79,9 @@ def test_wrong_calls(model):
     for pos in (-1, n):
         with pytest.raises(ValueError, match=f"a position of the {n} items; got {pos}"):
             tagger.marginal("O", pos)
-    with pytest.raises(ValueError, match="'nix' is no label of the model"):
+    with pytest.raises(ValueError, match="'nix' is not a label of the model"):
         tagger.marginal("nix", 0)
-    with pytest.raises(ValueError, match="'nix' is no label of the model"):
+    with pytest.raises(ValueError, match="'nix' is not a label of the model"):
         tagger.probability(["nix"] * n)
     with pytest.raises(ValueError, match=f"each of {n} items; got {n + 1}"):
         tagger.probability(["O"] * (n + 1))
@@ -129,8 +129,8 @@ def test_wrong_training():
     trainer = ours.Trainer(verbose=False)
     for call, message in (
         (lambda: trainer.append([["a"]], ["x", "y"]), "got 1 items and 2 labels"),
-        (lambda: trainer.set("nix", 1), "'nix' is no parameter of 'lbfgs'"),
-        (lambda: trainer.get("nix"), "'nix' is no parameter of 'lbfgs'"),
+        (lambda: trainer.set("nix", 1), "'nix' is not a parameter of 'lbfgs'"),
+        (lambda: trainer.get("nix"), "'nix' is not a parameter of 'lbfgs'"),
         (lambda: trainer.set("c1", "much"), "c1 must be a number; got 'much'"),
         (lambda: trainer.select("pa"), "algorithm must be one of"),
         (lambda: ours.Trainer("lbfgs", {"feature.minfreq": 3}).train(""), "minfreq"),
@@ -188,7 +188,7 @@ def test_calls_in_detail(model):
     assert tagger.marginal("O", 0.0) == tagger.marginal("O", 0)
     with pytest.raises(ValueError, match=r"got 0\.5"):
         tagger.marginal("O", 0.5)
-    with pytest.raises(RuntimeError, match="is no label"):
+    with pytest.raises(RuntimeError, match="is not a label"):
         tagger.marginal("nix", 0)
     tagger.close()
     with pytest.raises(ours.CRFSuiteError, match="not opened"):

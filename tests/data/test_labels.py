@@ -411,5 +411,5 @@ def test_label_lists():
     assert found == [["c", "a", "a"], [], ["b"]]
     assert found[0][1] is classes[0]
     for wrong in (-1, 3):
-        with pytest.raises(IndexError, match=f"Code {wrong} is that of no label"):
+        with pytest.raises(IndexError, match=f"Code {wrong} is not the number of a label"):
             label_lists(classes, np.array([0, wrong], dtype=np.intc), np.array([0, 2]))

@@ -89,7 +89,7 @@ def test_random_changes_at_random_visits_are_refused_and_never_crash():
          "of float64"),
         (lambda X: X[:8000], "Sequence 0 had 9000 rows when it was first read, and 8000 now"),
         (lambda X: X[:0], "Sequence 0 had 9000 rows when it was first read, and 0 now; .* a "
-         "function a new iterator"),
+         "function must return a new iterator"),
         (lambda X: np.concatenate([X, X]), "had 9000 rows .* and at least 12288 now"),
     ],
 )  # fmt: skip
@@ -232,7 +232,7 @@ def test_matrices_in_memory_that_lead_out_of_memory_are_refused(packed):
             r"\(blocks? \d.*, labels 4096 and on\)",
         ),
         (Y9[:8000], "labels 4096 and on|fewer labels|labels 8192 and on"),
-        (Y9[:4096], "fewer labels than the 3 blocks of before"),
+        (Y9[:4096], "fewer labels than the 3 blocks first read"),
         (np.append(Y9, [0] * 4096), "labels 8192 and on"),
         (Y9.astype(str), "labels 0 and on"),
         (Y9 + 7, "labels 0 and on"),

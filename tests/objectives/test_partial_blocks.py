@@ -141,7 +141,7 @@ def test_codes_of_labels_that_are_read_in_blocks():
         ([["a", None, "b"]], "Sequence 0 has at least 4 rows in X but 3 labels in y"),
         ([["a", None, "b", "a", "b"]], "Sequence 0 has 4 rows in X but at least 5 labels in y"),
         ([["a", None, 1, "a"]], r"Label 1 of y, at row 2 of sequence 0, is of kind integer"),
-        ([lambda: iter([["a", None], [1, 2]])], "Labels such as 1 are given where others are su"),
+        ([lambda: iter([["a", None], [1, 2]])], "Labels such as 1 follow labels such as"),
         ([lambda: iter([["a", None], ["b", set()]])], "at row 3 of sequence 0 is empty"),
         ([["a", None, "b", "a"], ["a"]], "same number of sequences"),
     ],
