@@ -193,7 +193,7 @@ FAULTS = [
     ("objectives/scores/score_map.py", "np.abs(rows.data, dtype=np.float64)", "np.abs(rows.data)", "test_row_blocks"),
     ("objectives/segment/_known_segments.pyx", "if ratio * square * by <= spread:", "if True:", "test_segment_hinge"),
     ("objectives/segment/_known_segments.pyx", "self.note((c - a) * self.L + self.true[c], -1)", "pass", "test_segment_hinge"),
-    ("objectives/segment/_known_segments.pyx", "if self.mask[place]:", "if True:", "test_segment_hinge"),
+    ("objectives/segment/_known_segments.pyx", "if self.mask[place]:", "if True:", "test_segmenter_transitions"),
     ("features/_active_potentials.py", "cut * (full + last) // 2", "cut * (full + last + 1) // 2", "test_segment_features"),
     ("features/_similarity.py", "\" \".join(filter(None, own)) in entries", "\" \".join(own) in entries", "test_segment_features"),
     ("estimators/semicrf/segments_once.py", "free = np.flatnonzero(begun & bit == 0)", "free = np.arange(L)", "test_valid_paths"),
