@@ -43,9 +43,9 @@ __all__ = ["ALIASES", "CRFProblem", "check_source", "choose_solver", "score_map"
 # excess of 1e-2, CoNLL-2002 needs 10 passes and 21 iterations, or 20 and 12; letters 10 and 14, or
 # 20 and 13).
 PASSES = 10
-# Largest scale of the weights of transitions and ends after "adagrad", in units of the least one.
-# Their gradient is a sum over the rows of a sequence, so that its square grows with the square of
-# the length, their curvature with the length.
+# Largest scale of the weights of transitions and ends after "adagrad", in units of the least one,
+# where they have no block of second derivatives. Their gradient is a sum over the rows of a
+# sequence, so its square grows with the square of the length, but their curvature with the length.
 CHAIN_SCALE = 6
 # "dual" proves no smaller gap: it keeps marginals in float32.
 SMALLEST_GAP = 1e-5
@@ -316,9 +316,10 @@ def step(problem: CRFProblem) -> SolverResult:
     # iterations are slower).
     problem.scale = stochastic.metric() ** (2 / 3)
     del stochastic
-    chain = problem.scores.chain_part(problem.scale)
-    np.minimum(chain, CHAIN_SCALE * problem.scale.min(), out=chain)
     problem.curvature = problem.source.curvature(problem.f, result.w)
+    if problem.curvature is None or problem.curvature.at.max(initial=0) < problem.scores.n_state:
+        chain = problem.scores.chain_part(problem.scale)
+        np.minimum(chain, CHAIN_SCALE * problem.scale.min(), out=chain)
     return _refine(problem, result, problem.scale, problem.curvature)
 
 
