@@ -11,7 +11,8 @@ would change sign stop at zero. (OWL-QN, Andrew, Gao 2007, computes the L-BFGS s
 weights and then sets to zero those that point uphill: it needs several times as many evaluations,
 and may stall above the minimum.)
 
-A step has to lower the objective by a fixed fraction of the first-order decrease of u,
+A step has to lower the objective by a tenth of its own first-order decrease, and by a fixed
+fraction of that of u,
 
     Δ = -g · (u - w) - l1 (‖u‖₁ - ‖w‖₁) >= σ ‖u - w‖²;
 
@@ -38,6 +39,12 @@ from sklseq.solvers._search import MAX_TRIALS, SUFFICIENT_DECREASE, Search
 __all__ = ["OrthantSearch", "l1_norm", "proximal_step", "pseudo_gradient"]
 
 N_HALVINGS = 6  # lengths of an L-BFGS step that are tried before the step to u
+# Fraction of its first-order decrease by which an L-BFGS step has to lower the objective. A step to
+# the minimum of a parabola has half of that decrease, a step twice as long almost none. (A third of
+# letters with l1 = 1 and l2 = 0.001, six seeds: 46 to 54 evaluations. With 1e-4 51 to 70, and one
+# run of six stopped 5 % above the minimum, as eleven steps that were too long gained little. No
+# difference on text.)
+LEAST_GAIN = 0.1
 
 
 def l1_norm(w: np.ndarray, l1) -> float:
@@ -118,7 +125,7 @@ class OrthantSearch(Search):
             if not gain < 0:
                 return False
             value = self.evaluate(self.trial, self.g_old)
-            if value <= self.value + SUFFICIENT_DECREASE * min(gain, -t * promise):
+            if value <= self.value + min(LEAST_GAIN * gain, -SUFFICIENT_DECREASE * t * promise):
                 self.accept(value)
                 return True
             t /= 2

@@ -7,9 +7,10 @@ from scipy.optimize import minimize
 
 from sklseq._lib.threads import Threads, spans
 from sklseq.solvers import _history as history_module
+from sklseq.solvers import _lbfgs as lbfgs_module
 from sklseq.solvers import cg, lbfgs
 from sklseq.solvers._dense import solve_dense
-from sklseq.solvers._owlqn import pseudo_gradient
+from sklseq.solvers._owlqn import OrthantSearch, pseudo_gradient
 from sklseq.solvers._search import interpolate
 from tests.oracles import kkt_residual
 
@@ -77,6 +78,27 @@ def test_lbfgs_keeps_up_with_scipy():
 def test_lbfgs_follows_a_curved_valley():
     result = lbfgs(Rosenbrock(), np.array([-1.2, 1.0]), tol=1e-12)
     assert_allclose(result.w, [1, 1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("l1", [0.3, 3.0, 10.0])
+def test_owlqn_takes_no_step_that_is_twice_too_long(l1, monkeypatch):
+    # To the minimum of a parabola, the decrease is half of the first-order one.
+    fractions = []
+
+    class Observed(OrthantSearch):
+        def _try_free(self, u, promise):
+            v, w, value = self.v.copy(), self.w.copy(), self.value
+            found = super()._try_free(u, promise)
+            predicted = v @ (w - self.w)
+            if found and predicted > 1e-9 * value:  # else it is rounding
+                fractions.append((value - self.value) / predicted)
+            return found
+
+    monkeypatch.setattr(lbfgs_module, "OrthantSearch", Observed)
+    for seed in range(20):
+        problem = LeastSquares(seed)
+        lbfgs(problem, problem.start(), l1=l1, tol=1e-6)
+    assert min(fractions) > 0.099
 
 
 @pytest.mark.parametrize("seed", range(5))
