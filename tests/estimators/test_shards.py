@@ -180,7 +180,7 @@ def test_foreign_and_newer_files_are_refused(tmp_path):
         ({"codes": np.array([7, 0], np.uint8)}, "labels out of range"),
         ({"codes": np.array([0], np.uint8)}, "1 labels for 2 rows"),
         ({"offsets": np.array([0, 3])}, "offsets end at 3 instead of 2"),
-        ({"table": np.ones((1, 1), bool), "codes": np.ones(2, np.uint8)}, "table of label sets is"),
+        ({"table": np.ones((1, 1), bool), "codes": np.ones(2, np.uint8)}, "the table of label"),
         ({"table": np.ones((2, 2), bool)}, "the table of label sets is invalid"),
         ({"table": np.eye(2, 1, dtype=bool)}, "the table of label sets is invalid"),
         ({"table": np.ones((2, 1), bool), "codes": np.full(2, 2, np.uint8)}, "labels out of range"),
