@@ -62,7 +62,7 @@ def load(path: str | os.PathLike[str]) -> Decoder:
 
     Notes
     -----
-    The file holds data, no code. Its checksum detects damage, but not numbers that somebody changed
+    The file holds data, not code. Its checksum detects damage, but not numbers that were changed
     on purpose: load files of people you trust. Cost O(size of the file).
 
     Examples
@@ -86,7 +86,7 @@ class Decoder:
     """A model that labels sequences; made by :func:`load`.
 
     Sequences have the form of those that the exported model was fitted on: feature dicts or
-    attributes for a single tagger, tokens for a pipeline. Threads may share a decoder.
+    attributes for a single tagger, tokens for a pipeline. Several threads may use one decoder.
 
     Parameters
     ----------

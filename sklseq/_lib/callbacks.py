@@ -53,7 +53,7 @@ def with_callbacks(*, max_subtasks: Callable[[Any], int | None]) -> Callable[[Fi
             if "_task" in vars(self) or not _is_watched(self):
                 return fit(self, *args, **kwargs)
             arguments = signature.bind(self, *args, **kwargs).arguments
-            # **fit_params, as of Pipeline, is one dict among the arguments.
+            # Pipeline.fit has its **fit_params as one dict in ``arguments``.
             weight = {**arguments, **arguments.get("fit_params", {})}.get("sample_weight")
             context = self._init_callback_context(max_subtasks=max_subtasks(self))
             task = _Task(context, {

@@ -169,7 +169,7 @@ trainer_cls : default=None
                     f"{name}={getattr(self, name)!r} is not offered; leave it None, and {instead}."
                 )
         if (X_dev is None) != (y_dev is None):
-            raise ValueError("X_dev and y_dev must be given together; pass both, or none.")
+            raise ValueError("X_dev and y_dev must be given together; pass both or neither.")
         model = CRFTagger(
             l1=0.0 if self.c1 is None else self.c1,
             l2=1.0 if self.c2 is None else self.c2,

@@ -17,7 +17,7 @@ from sklseq.data.span_labels import find_spans, scheme_letters
 
 __all__ = [
     "UNKNOWN", "Segments", "Span", "check_triple", "labels_of_segments", "labels_to_segments",
-    "read_questions", "read_segments", "segments_to_labels", "write_segments",
+    "read_queries", "read_segments", "segments_to_labels", "write_segments",
 ]  # fmt: skip
 
 READS = (
@@ -29,7 +29,7 @@ READS = (
 # Conversions to plain Python types. A str subclass, such as an enumeration, may override __str__.
 _PLAIN: dict[str | None, Any] = {"string": str.__str__, "integer": int, "boolean": bool}
 
-# Label of steps whose segments are unknown. Arrays drop NUL at the end of a string, not here.
+# Label of steps whose segments are unknown. Arrays of strings drop NUL at the end only.
 UNKNOWN = "\0unknown"
 
 
@@ -72,7 +72,7 @@ class Span(NamedTuple):
     probability: float | None
 
 
-def read_questions(
+def read_queries(
     segments: Any, lengths: np.ndarray, types: list
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return sequence, start, stop and label code (-1: not in ``types``) of queried segments.
@@ -96,7 +96,7 @@ def read_questions(
         )
     kind = type_kind(type(types[0])) if types else "string"
     rows = [
-        (s, *_question(one, s, k, kind))
+        (s, *_query(one, s, k, kind))
         for s, several in enumerate(segments)
         for k, one in enumerate(several if hasattr(several, "__iter__") else [several])
     ]
@@ -112,7 +112,7 @@ def read_questions(
     return sequence, start, stop, code
 
 
-def _question(segment: Any, s: int, k: int, kind: str | None) -> tuple[int, int, Any]:
+def _query(segment: Any, s: int, k: int, kind: str | None) -> tuple[int, int, Any]:
     triple = segment[:3] if isinstance(segment, (list, tuple)) else segment
     found = _as_triple(triple, kind)
     if found is None:
@@ -266,12 +266,12 @@ def _given(start: int, stop: int, label: str) -> tuple:
 
 def check_triple(segment: Any, s: int, k: int, unknown: bool = False) -> tuple[int, int, str]:
     """Check segment k of sequence s of y; with ``unknown``, the label None becomes ``UNKNOWN``."""
-    stretch = isinstance(segment, (list, tuple)) and len(segment) == 3 and segment[2] is None
-    found = _as_triple((*segment[:2], UNKNOWN) if stretch and unknown else segment)
+    is_unknown = isinstance(segment, (list, tuple)) and len(segment) == 3 and segment[2] is None
+    found = _as_triple((*segment[:2], UNKNOWN) if is_unknown and unknown else segment)
     if found is None:
         label = "a string, or None for steps whose segments are unknown" if unknown else "a string"
         hint = READS
-        if stretch and not unknown:
+        if is_unknown and not unknown:
             hint = "Only SemiCRFSegmenter.fit takes ranges of unknown segments (label None)."
         raise ValueError(
             f"Segment {k} of sequence {s} of y must be (start, stop, label), two integers and "

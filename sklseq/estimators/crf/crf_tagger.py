@@ -16,7 +16,7 @@ from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq.data.labels import find_codes
 from sklseq.data.row_blocks import in_blocks
-from sklseq.data.segment_labels import read_questions
+from sklseq.data.segment_labels import read_queries
 from sklseq.data.sequences import Sequences, read_labels, row_positions
 from sklseq.data.span_rules import SpanRules, span_rules
 from sklseq.data.types import (
@@ -555,7 +555,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
             return [np.array([span.probability for span in one], dtype=float) for one in found]
         potentials, rules = self.potentials(X), span_rules(self.classes_, scheme)
         offsets = potentials.offsets
-        sequence, start, stop, type_ = read_questions(segments, np.diff(offsets), rules.types)
+        sequence, start, stop, type_ = read_queries(segments, np.diff(offsets), rules.types)
         spans = start + offsets[sequence], stop + offsets[sequence], type_
         proba = span_probabilities(potentials, spans, rules)
         return np.split(proba, np.searchsorted(sequence, np.arange(1, len(offsets))))[:-1]

@@ -21,7 +21,7 @@ from sklseq.data.labels import find_codes
 from sklseq.data.segment_labels import (
     Span,
     labels_of_segments,
-    read_questions,
+    read_queries,
     read_segments,
     segments_to_labels,
     write_segments,
@@ -616,7 +616,7 @@ class SemiCRFSegmenter(
         """
         X = self._read(X)
         segments = self._written(self._segments(X)) if segments is None else segments
-        asked = read_questions(segments, X.lengths, self.classes_.tolist())
+        asked = read_queries(segments, X.lengths, self.classes_.tolist())
         sequence, code = asked[0], asked[3]
         plan, _, marginals, _ = self._sums(*self._program(X, asked))
         # Questions are the last potentials of each sequence.
