@@ -1,4 +1,4 @@
-"""Base of all taggers: reading X and y, decoding, score, tags."""
+"""Base class of all taggers: reading of X and y, decoding, score, tags."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
 
     # No ClassifierMixin: with it, GridSearchCV stratifies ragged labels and fails.
 
-    transition_coef_: Any = None  # of models without transition features
-    _roles: Any = None  # of columns, with transition features: batches must have the same
+    transition_coef_: Any = None  # None without transition features
+    _roles: Any = None  # roles of columns, which all batches of partial_fit must share
 
     def __getstate__(self):
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_rows"}
 
     def _read(self, X: Any, finite: bool = True, blocks: bool = False) -> Any:
-        # Sequences; or X itself, if it holds sequences in blocks and they are allowed.
+        # X as Sequences, or unchanged if it holds sequences in blocks and they are allowed.
         check_is_fitted(self, "classes_")
         X, _ = read_sequences(X, self.vectorizer_, finite=finite, blocks=blocks)
         if not isinstance(X, Sequences) or (X.n_rows == 0 and X.shape[1] == 0):
@@ -81,7 +81,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         return ChainWeights(self.transition_, self.start_, self.end_, self.transition_coef_)
 
     def _design(self, X: Sequences) -> tuple[Any, np.ndarray]:
-        # What scores the rows of X, and the weights that it takes.
+        # The object that scores the rows of X, and the weights that it takes.
         W = self._state_rows()
         return score_rows(X, W.dtype), W
 
@@ -98,8 +98,8 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         ----------
         X : list of sequences
         continued : array-like of bool, shape (n_sequences,), optional
-            Whether a row comes before the first row given of each sequence. Its transition features
-            then count, as those of all but first rows do.
+            Whether the first row given of each sequence continues earlier rows. Its transition
+            features then have weight, as in all rows but the first of a sequence.
 
         Returns
         -------
@@ -121,21 +121,21 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         Parameters
         ----------
         X : list of sequences
-            Also in blocks of rows, see :class:`RowBlocks`: labels are the same, and beside them
-            only a block and the undecided rows are held. Or :class:`Shards`, of which one is held
+            Also in blocks of rows, see :class:`RowBlocks`: labels are the same, and memory holds
+            them, one block and the undecided rows. Or :class:`Shards`, of which one is in memory
             at a time; or a Dask bag of sequences, or a list of delayed X.
         known : list of label sequences, optional
             Labels that are known: at each row one, None (unknown) or a set of possible labels. The
             path is the best of those that agree with it. Needs X in memory.
         valid : "once", collection of types, callable or None, default=None
             Which label paths are valid; the best valid one of each sequence is found exactly.
-            "once": each span type occurs at most once; of labels without prefixes such as "B-",
-            each but "O" in at most one run. A collection: each of these types does; others are
-            free. A function: called with the labels of one sequence as a list, best path first,
+            "once": each span type occurs at most once; labels without prefixes such as "B-" occur
+            in at most one run each, except "O". A collection: each of these types occurs at most
+            once. A function: called with the labels of one sequence as a list, best path first,
             until it returns True. Needs X in memory.
         handle_invalid : {"error", "best"}, default="error"
-            What a sequence without a valid path leads to: an error for all of X, or the best path
-            of all for this sequence, which is not valid.
+            Result for a sequence without a valid path: "error" raises an error for all of X;
+            "best" gives this sequence its best path, which is not valid.
 
         Returns
         -------
@@ -147,9 +147,8 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         Raises
         ------
         ValueError
-            If ``valid`` is none of these, or a sequence has no valid path (with a function: none
-            among its 4,096 best; without: or the search is too large) and ``handle_invalid`` is
-            "error".
+            If ``valid`` has another form. If ``handle_invalid`` is "error", and a sequence has no
+            valid path (a function: none among its 4,096 best paths) or the search is too large.
 
         Notes
         -----
@@ -175,7 +174,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         found = LabelLists([None] * len(X))
 
         def keep(a, b, codes, offsets):
-            found[a:b] = cut_labels(self, codes, offsets)  # while others compute
+            found[a:b] = cut_labels(self, codes, offsets)  # while other threads decode
 
         rows.best_paths(keep)
         return found if gives_lists(self) else np.asarray(found)
@@ -188,7 +187,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         return valid_paths(best, potentials, self.classes_, valid, handle_invalid)
 
     def predict_blocks(self, x: MatrixLike) -> Iterator[list[Any]]:
-        """The labels of one sequence of any length, while it is read.
+        """Labels of one sequence of any length, while it is read.
 
         Parameters
         ----------
@@ -243,17 +242,17 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         X : list of sequences
         scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou", "runs"} or None, default=None
             A labelling scheme: only its valid spans count, as with ``mode="strict"`` of the
-            metrics. "runs": rows of one label that follow one another are a span, unless the label
-            is "O". None: as conlleval reads them, if all labels have the form of span labels
-            ("B-x", "I-x", ..., "O"), else "runs".
+            metrics. "runs": successive rows with the same label are a span, unless the label is
+            "O". None: the rules of conlleval if all labels are span labels ("B-x", "I-x", ...,
+            "O"), otherwise "runs".
         valid, handle_invalid
             As in :meth:`predict`.
 
         Returns
         -------
         list of list of Span
-            (start, stop, label, probability), in order. The probability of a :class:`CRFTagger` is
-            that of its ``predict_segment_proba``; other models have None.
+            (start, stop, label, probability), in order. A :class:`CRFTagger` computes the
+            probability by ``predict_segment_proba``; other models have None.
 
         Raises
         ------
@@ -332,8 +331,8 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         X : list of sequences
             Or :class:`Shards`, a Dask bag or delayed shards, as in ``fit``.
         y : list of label sequences
-            Rows of a label that training did not have count as wrong. Rows of unknown label, None
-            or NaN, do not count; a set of labels makes each of them right.
+            Rows whose label was not in training count as wrong. Rows of unknown label, None or NaN,
+            do not count; if y has a set of labels, each label of the set is right.
         sample_weight : array-like of shape (n_sequences,), optional
 
         Returns
@@ -352,7 +351,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         return right / total
 
     def _count_right(self, X: Any, y: Any, sample_weight: Any) -> tuple[float, float]:
-        # Weight of the rows whose predicted label is right, and of all.
+        # Weight of the rows whose predicted label is right, and of all rows.
         X = self._read(X, blocks=True)
         if not isinstance(X, Sequences):
             return self._block_decoder().count_right(X, y, sample_weight)

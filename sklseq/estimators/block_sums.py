@@ -22,24 +22,24 @@ __all__ = ["BlockSums"]
 
 
 class KeptEntries:
-    """Entries of a block that are kept, a ``BlockEntries``."""
+    """Transition scores of a block kept in memory, with the methods of ``BlockEntries``."""
 
     def __init__(self, rows: RowTransitions):
         self.rows = rows.astype(np.float64)
 
     def fill(self) -> None:
-        """Nothing: they are there."""
+        """Do nothing: the entries are in memory."""
 
     def clear(self) -> None:
-        """Nothing: they stay."""
+        """Do nothing: the entries stay in memory."""
 
     def with_expected(self, R: int = 1) -> RowTransitions:
-        """``rows``; passes over kept blocks compute no expectations."""
+        """Return ``rows``, as no expectations of kept blocks are needed."""
         return self.rows
 
 
 class KeptBlock(NamedTuple):
-    """A block between both passes.
+    """A block between the forward and the backward pass.
 
     Attributes
     ----------
@@ -76,8 +76,8 @@ class BlockSums:
     def predict_proba(self, X: SequencesLike, out: np.ndarray | None, dtype: Any) -> list:
         """Label marginals of each sequence; views of ``out`` if it is given.
 
-        The filter p(y_t | rows up to t) is written to the place of the answer. The backward pass
-        needs nothing else: it reads no row of X.
+        The filter p(y_t | rows up to t) is stored where the marginals will be. The backward pass
+        needs only the filter and reads no row of X.
         """
         answers, n = [], 0
         for s, source in enumerate(blocks_of(X)):
@@ -114,8 +114,8 @@ class BlockSums:
             last = n + len(psi)
             if out is not None and last > len(out):
                 raise ValueError(
-                    f"out has too few rows: at row {len(out)} of those left for sequence {s}, X "
-                    "goes on; make an array with a row for each row of X."
+                    f"out has too few rows: {len(out)} are left for sequence {s}, which has more; "
+                    "make an array with one row for each row of X."
                 )
             kept = np.empty((len(psi), self.L)) if out is None else out[n:last]
             kept[:] = block.alpha[1:, : self.L]
@@ -125,7 +125,7 @@ class BlockSums:
         return spans, S
 
     def _filtered(self, chain: BlockChain, span: KeptBlock) -> FilteredBlock:
-        # As the forward pass had it.
+        # The block with the values of alpha that the forward pass computed.
         alpha = chain.buffer("alpha", len(span.kept) + 1, chain.width)
         alpha[:] = -np.inf if span.in_logs else 0
         alpha[1:, : self.L] = span.kept
@@ -150,7 +150,7 @@ class BlockSums:
             first = False
 
     def log_proba(self, X: SequencesLike, y: LabelsLike) -> np.ndarray:
-        """log p(y_s | x_s) of each sequence; neither rows nor labels are kept."""
+        """log p(y_s | x_s) of each sequence; neither rows nor labels are kept in memory."""
         sources, labels = blocks_of(X), label_blocks(y, len(X))
         return np.array(
             [
@@ -179,7 +179,7 @@ class BlockSums:
     def _score(
         self, chain: BlockChain, psi: np.ndarray, codes: np.ndarray, previous: Any, entries: Any
     ) -> float:
-        # Of the labels of a block, and of the transition to its first one.
+        # Score of the labels of a block, with the transition to its first label.
         if (codes < 0).any():
             return -np.inf
         pairs = codes if previous is None else np.concatenate([[max(previous, 0)], codes])

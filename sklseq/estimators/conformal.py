@@ -62,7 +62,7 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
 
         Σ_s ω_s (m_s(q) - α n_s) + max_s ω_s (m_s(q⁻) - α n_s) ≤ 0,
 
-    q⁻ being just below q: a new sequence is counted as one like the worst of these.
+    where q⁻ is just below q: a new sequence is counted like the worst calibration sequence.
 
     Parameters
     ----------
@@ -77,27 +77,27 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         no span of x precedes begins one); other rows do not count. "sequence": all rows of a
         sequence at once; sequences without rows are no units.
     calibration : float or splitter, default=0.2
-        Fraction of the sequences that are not trained on, but calibrated with, chosen at random. Or
-        a splitter of scikit-learn, whose first test part is taken.
+        Fraction of the sequences that are used for calibration and not for training, chosen at
+        random. Or a splitter of scikit-learn, whose first test part is used for calibration.
     scheme : str or None, default=None
         Labelling scheme of "span", as in :meth:`CRFTagger.predict_spans`.
     allow_empty : bool, default=True
-        Whether sets may be empty: no label is probable enough. This happens where the most probable
-        label is right more often than 1 - ``alpha``. False adds that label, so that coverage rises
-        to at least the accuracy.
+        Whether sets may be empty, where no label is probable enough. This happens if the most
+        probable label is right more often than 1 - ``alpha``. False adds that label, so that
+        coverage rises to at least the accuracy.
     random_state : int, RandomState instance or None, default=None
         Choice of the sequences to calibrate with (None: always the same).
 
     Attributes
     ----------
     estimator_ : estimator
-        Fitted on the other sequences.
+        Fitted on the sequences that are not used for calibration.
     classes_ : ndarray of shape (n_labels,)
     threshold_ : float
-        q; infinite if there are too few sequences: sets then hold all labels.
+        q; infinite if there are too few sequences, so that sets hold all labels.
     n_calibration_ : int
-        Sequences that q was computed from, those without units among them. Without any unit q is
-        infinite.
+        Sequences that q was computed from, including sequences without units. Without any unit q
+        is infinite.
 
     Raises
     ------
@@ -109,15 +109,15 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
     Notes
     -----
     Sequences have to be exchangeable (for example independent and of one distribution); the rows of
-    a sequence may depend on each other in any way. A further sequence, with N units and M missed
-    ones, then has E[M] ≤ α · E[N]: conformal risk control with the loss M - α · N of a sequence,
-    whose largest value at q is taken from the calibration; that a new sequence exceeds those of all
-    n has about the probability 1 / (n + 1). For "sequence" it is the ordinary conformal
-    quantile, P(missed) ≤ α. With weights, those of new sequences must not exceed the largest
-    ones. The guarantee is marginal: over all draws of
-    calibration and new sequences, not for each label, each length or each single corpus. It holds
-    whatever the model; a better model has smaller sets. It does not hold for text of another kind,
-    nor for pieces of one long sequence.
+    a sequence may depend on each other in any way. A new sequence, with N units of which M are
+    missed, then has E[M] ≤ α · E[N]. This is conformal risk control with the loss M - α · N of a
+    sequence. Its largest value at q is estimated by the calibration sequences; a new sequence
+    exceeds all n of them with a probability of about 1 / (n + 1). For "sequence", q is the ordinary
+    conformal quantile, P(missed) ≤ α. With weights, no new sequence may have a larger weight than
+    the calibration sequences. The guarantee is marginal: over all draws of calibration and new
+    sequences, not for each label, each length or each single corpus. It holds for any model; a
+    better model has smaller sets. It does not hold for text of another kind, nor for pieces of one
+    long sequence.
 
     References
     ----------
@@ -172,9 +172,9 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         X : list of sequences
         y : list of label sequences
         sample_weight : array-like of shape (n_sequences,), optional
-            Of both parts: for training, and as ω_s, such as the ratio of the probabilities that a
-            sequence has among new ones and among these. Their scale does not change the threshold;
-            sequences of weight 0 do not count.
+            Weights for training and, as ω_s, for calibration; for example the probability of a
+            sequence among new data, divided by that among these data. Their scale does not change
+            the threshold; sequences of weight 0 do not count.
 
         Returns
         -------
@@ -192,7 +192,7 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         check_counts(len(X), len(y))
         weights = check_sample_weight(sample_weight, len(X))
         train, aside = self._parts(len(X))
-        inner, own = getattr(estimator, "estimator", estimator), {}  # of a search
+        inner, own = getattr(estimator, "estimator", estimator), {}  # the estimator inside a search
         if sample_weight is not None:
             prefix = f"{inner.steps[-1][0]}__" if isinstance(inner, Pipeline) else ""
             own[f"{prefix}sample_weight"] = weights[train]
@@ -251,19 +251,19 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         return self
 
     def _threshold(self, scores: np.ndarray, owner: np.ndarray, weights: np.ndarray) -> float:
-        # The smallest of the scores for which the inequality holds, or infinity. From the largest
-        # down, each score is that of one more unit which is missed at the next ones.
-        weights = weights / weights.max()  # which no scale changes
+        # The smallest score for which the inequality holds, or infinity. Scores are tried from the
+        # largest down; each threshold misses the units of all larger scores.
+        weights = weights / weights.max()  # their scale does not change the threshold
         n_units, order = np.bincount(owner, minlength=len(weights)), np.argsort(-scores)
         of = owner[order]
-        missed = np.empty(len(of), dtype=np.int64)  # of the same sequence, with this one
+        missed = np.empty(len(of), dtype=np.int64)  # units of the same sequence up to this one
         missed[np.argsort(of, kind="stable")] = 1 + np.concatenate(
             [np.arange(0), *(np.arange(n) for n in n_units)]
         )
         worst = np.maximum.accumulate(weights[of] * (missed - self.alpha * n_units[of]))
         before = np.cumsum(weights[of]) - weights[of]
         total = self.alpha * float(weights @ n_units)
-        if not total:  # no units, or all of weight 0
+        if not total:  # no units, or only units of weight 0
             return np.inf
         fits = np.flatnonzero(before + worst <= total * (1 + 1e-12) + 1e-9)
         return float(scores[order[fits[-1]]]) if len(fits) else np.inf
@@ -294,7 +294,7 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         return np.maximum.reduceat(np.append(scores, -np.inf), bounds)[::2], owner
 
     def _units(self, labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        # (first row, row after the last) of each.
+        # (first row, row after the last) of each unit.
         if self.by == "token":
             return np.arange(len(labels)), np.arange(len(labels)) + 1
         if self.by == "sequence":
@@ -371,19 +371,19 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
     def predict(
         self, X: SequencesLike, *, valid: ValidLike | None = None, handle_invalid: str = "error"
     ) -> list[list[Any]]:
-        """Labels of each sequence, those of the estimator.
+        """Labels that the estimator predicts.
 
         Parameters
         ----------
         X : list of sequences
         valid, handle_invalid
-            As of the estimator's ``predict``, which must take them.
+            Passed to ``predict`` of the estimator, which must accept them.
 
         Returns
         -------
         list of list
-            After ``set_output(predict="array")`` of this object, whatever the estimator's form is,
-            an object array of arrays.
+            After ``set_output(predict="array")`` of this object an object array of arrays; the
+            output form of the inner estimator does not matter.
         """
         check_is_fitted(self)
         check_handle_invalid(handle_invalid)
@@ -396,7 +396,7 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         return as_chosen(self, labels)
 
     def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:
-        """Probabilities of labels, those of the estimator.
+        """Label probabilities that the estimator predicts.
 
         Parameters
         ----------
@@ -412,7 +412,7 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
     def score(
         self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Score of the estimator; of a tagger, the fraction of rows that it labels right.
+        """Score of the estimator; for a tagger, the fraction of rows that it labels right.
 
         Parameters
         ----------

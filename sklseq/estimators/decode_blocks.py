@@ -21,20 +21,20 @@ __all__ = ["BlockDecoder", "different_lengths"]
 
 
 class BlockDecoder(NamedTuple):
-    """A fitted tagger as decoding in blocks needs it.
+    """Scores of a fitted tagger, and Viterbi decoding with them block by block.
 
     Attributes
     ----------
     name : str
-        Of the tagger's class, for messages.
+        Name of the tagger's class, for messages.
     classes : ndarray of shape (n_labels,)
     n_features : int
     score : callable
         Takes rows and returns their padded scores, (n_rows, width).
     chain : Transitions
     entries : callable
-        Takes rows, and whether they are the first of their sequence; returns the RowTransitions of
-        models with transition features, or None.
+        Takes rows, and whether they are the first of their sequence; returns RowTransitions for a
+        model with transition features, otherwise None.
     """
 
     name: str
@@ -47,8 +47,8 @@ class BlockDecoder(NamedTuple):
     def decode(self, source: RowBlocks, number: int = 0) -> Iterator[np.ndarray]:
         """Label codes of one sequence, in arrays of any length, as they become final.
 
-        A label is final when all paths that are still alive have it; only rows on which they
-        differ are held.
+        A label is final when all survivor paths share it; only rows on which they differ are kept
+        in memory.
         """
         where, n = f"sequence {number}", 0
         beam = new_beam(self.chain, OnlineRule(strategy="closure"))
@@ -80,9 +80,9 @@ class BlockDecoder(NamedTuple):
     def count_right(
         self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None
     ) -> tuple[float, float]:
-        """Weight of the rows of known label that is right, and of all of known label.
+        """Return the weight of rows labelled right, and of all rows of known label.
 
-        Rows are not kept, nor labels, but codes of those of which some are unknown.
+        Neither rows nor labels are kept, except codes of y if some labels are unknown.
         """
         sources = blocks_of(X)
         weights = check_sample_weight(sample_weight, len(sources))
@@ -100,7 +100,7 @@ class BlockDecoder(NamedTuple):
         return self._count_all(sources, labels, weights, right)
 
     def _count_all(self, sources, labels, weights, right=None) -> tuple[float, float]:
-        # ``right``: of each code of y, whether it is right for each label, and whether it counts.
+        # ``right``: for each code of y, whether each label is right, and whether the row counts.
         n_right = total = 0.0
         for s, (source, truth, weight) in enumerate(zip(sources, labels, weights)):
             same, n = self._count(source, truth.reader(f"sequence {s}"), s, right)
@@ -126,7 +126,7 @@ class BlockDecoder(NamedTuple):
 
 
 def different_lengths(s: int, n_rows: Any, n_labels: Any) -> ValueError:
-    """The error for a sequence with another number of rows than labels."""
+    """Return the error for a sequence with different numbers of rows and labels."""
     return ValueError(
         f"Sequence {s} has {n_rows} rows in X but {n_labels} labels in y; each row needs one label."
     )

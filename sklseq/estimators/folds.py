@@ -26,12 +26,12 @@ Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
 def as_list(X: Any) -> Any:
-    """X as it can be divided into folds: packed, or a list of sequences."""
+    """Return X in a form that can be divided into folds: packed, or a list of sequences."""
     return X if isinstance(X, (Sequences, SegmentPotentials)) else list_sequences(X)
 
 
 def take(sequences: Any, which: Iterable[int]) -> Any:
-    """Some sequences, or labels of sequences, by number."""
+    """Select sequences, or labels of sequences, by number."""
     if isinstance(sequences, (Sequences, SegmentPotentials)):
         return sequences[np.asarray(which)]
     return [sequences[s] for s in which]
@@ -40,14 +40,14 @@ def take(sequences: Any, which: Iterable[int]) -> Any:
 def read_folds(
     cv: Any, y: np.ndarray, rows: np.ndarray, test_rows: np.ndarray, **params: Any
 ) -> list[Fold]:
-    """(train, test) of each fold, as numbers of sequences.
+    """Return (train, test) of each fold, as numbers of sequences.
 
     ``rows``, ``test_rows``: for each sequence, whether it has rows to train and to test on.
     ``params``: metadata of the splitter.
     """
     _check_cv(cv)
     splitter = check_cv(cv)
-    for k, fold in enumerate(getattr(splitter, "cv", ())):  # of a list of folds
+    for k, fold in enumerate(getattr(splitter, "cv", ())):  # a list of folds
         _check_pair(k, fold)
     if "Stratified" in type(splitter).__name__:
         raise ValueError(
@@ -115,7 +115,7 @@ def _read_part(what: str, part: Any, rows: np.ndarray) -> NDArray[np.intp]:
 
 
 def read_scorer(scoring: Any, *other: str) -> Callable[..., float] | None:
-    """The scorer that ``scoring`` names; None for None and for the names in ``other``."""
+    """Return the scorer that ``scoring`` names; None for None and for the names in ``other``."""
     if scoring is None or (isinstance(scoring, str) and scoring in other):
         return None
     names = (*other, *SCORERS)
@@ -126,13 +126,13 @@ def read_scorer(scoring: Any, *other: str) -> Callable[..., float] | None:
     if callable(scoring) and not takes(scoring, 3):
         raise ValueError(
             f"scoring must be a function of an estimator, X and y; {scoring!r} does not take three "
-            "arguments. Make one of a metric by sklearn.metrics.make_scorer."
+            "arguments. Convert a metric by sklearn.metrics.make_scorer."
         )
     return scoring if callable(scoring) else get_scorer(scoring)
 
 
 def scorer_weights(scorer: Callable[..., float] | None, weights: dict[str, Any]) -> dict[str, Any]:
-    """``weights`` if the scorer has an argument sample_weight, else nothing, with a warning."""
+    """Return ``weights`` if the scorer has an argument sample_weight, else {}, with a warning."""
     if scorer is None or not weights:
         return weights
     try:
@@ -150,14 +150,14 @@ def scorer_weights(scorer: Callable[..., float] | None, weights: dict[str, Any])
 
 
 def read_number(score: Any) -> float:
-    """A score as float."""
+    """Return a score as float, checked."""
     if not isinstance(score, numbers.Real) and getattr(score, "shape", None) != ():
         raise ValueError(f"scoring must return a number, got {score!r}.")
     return float(score)
 
 
 def check_finite(name: str, scores: dict[str, float], scored: dict[str, bool]) -> None:
-    """Warn of points with a mean score that is not finite; raise if there are no others.
+    """Warn about points whose mean score is not finite; raise if no point has a finite one.
 
     ``scored``: whether a point was scored in all folds that it entered.
     """

@@ -20,11 +20,11 @@ __all__ = [
 
 NAMES = ("linear", "poly", "rbf", "precomputed")
 BLOCK = 1 << 22  # entries of the Gram matrix computed at a time
-MOST_ROWS = 1000  # whose kernels with all rows are computed at once, on demand
-SINGLE = 1e3  # gamma · ‖x‖² up to which single precision leaves errors below 1e-4 in "rbf"
-LARGEST = {"float32": 1e30, "float64": 1e100}  # squares of the features of ``check_magnitude``
-RIDGES = (1e-10, 1e-8, 1e-6, 1e-4)  # over the mean of the diagonal, until a factor exists
-NEGATIVE = 1e-6  # eigenvalue, over the Frobenius norm, that rounding to float32 may make negative
+MOST_ROWS = 1000  # largest number of rows whose kernels with all rows are computed at once
+SINGLE = 1e3  # largest gamma · ‖x‖² for which "rbf" in float32 has errors below 1e-4
+LARGEST = {"float32": 1e30, "float64": 1e100}  # limits of kernel values
+RIDGES = (1e-10, 1e-8, 1e-6, 1e-4)  # fractions of the mean diagonal, tried in this order
+NEGATIVE = 1e-6  # largest effect of float32 rounding on an eigenvalue, over the Frobenius norm
 
 
 class RowKernel(NamedTuple):
@@ -59,10 +59,10 @@ class RowKernel(NamedTuple):
 
 
 def centred(rows: Any, *others: Any) -> list:
-    """``rows`` and others minus the mean of ``rows``: distances of numbers far from 0 cancel.
+    """Subtract the mean of ``rows`` from all: distances between rows far from 0 lose precision.
 
-    Sparse matrices stay as they are, unless most entries of ``rows`` are stored: arrays are then no
-    larger.
+    Sparse matrices are not centred, unless more than half of the entries of ``rows`` are stored, so
+    that arrays take no more memory.
     """
     found = [rows, *others]
     if sparse.issparse(rows) and 2 * rows.nnz > rows.shape[0] * rows.shape[1]:
@@ -113,7 +113,7 @@ def check_kernel(tagger: Any) -> None:
     check_number("degree", tagger.degree, least=1, whole=True)
     if not isinstance(tagger.coef0, numbers.Real) or not 0 <= tagger.coef0 < np.inf:
         raise ValueError(
-            "coef0 must be finite and not negative, else the kernel is indefinite; got "
+            "coef0 must be finite and at least 0, otherwise the kernel is indefinite; got "
             f"{tagger.coef0!r}."
         )
 
@@ -138,7 +138,7 @@ def resolve_gamma(gamma: str | float, rows: Any) -> float:
 
 
 def _moments(rows: Any) -> tuple[float, float]:
-    # Mean and variance of all entries, in two passes: E[x²] - E[x]² loses the digits of both.
+    # Mean and variance of all entries, in two passes, since E[x²] - E[x]² loses precision.
     stored = np.asarray(rows.data if sparse.issparse(rows) else rows, dtype=np.float64)
     size = rows.shape[0] * rows.shape[1]
     mean = float(stored.sum() / size)
@@ -147,14 +147,14 @@ def _moments(rows: Any) -> tuple[float, float]:
 
 
 def gram_matrix(kernel: RowKernel, rows: Any, cache_size: float) -> np.ndarray:
-    """k between all rows, float64, computed block by block.
+    """Return k between all rows, float64, computed block by block.
 
     Raises
     ------
     ValueError
         If it needs more than ``cache_size`` megabytes, has the wrong shape, is not symmetric, or is
-        not positive semi-definite. The two latter are tested for a callable or given matrix only;
-        the test takes n³/3 operations and 4 n² bytes.
+        not positive semi-definite. Symmetry and definiteness are tested for a callable or given
+        matrix only; the test takes n³/3 operations and 4 n² bytes.
     """
     n = rows.shape[0]
     megabytes = 8 * n**2 / 1e6
@@ -180,7 +180,7 @@ def gram_matrix(kernel: RowKernel, rows: Any, cache_size: float) -> np.ndarray:
 
 
 def fits(n_rows: int, cache_size: float) -> bool:
-    """Whether the Gram matrix of so many rows takes at most ``cache_size`` megabytes."""
+    """Whether the Gram matrix of ``n_rows`` rows takes at most ``cache_size`` megabytes."""
     return 8 * n_rows**2 <= cache_size * 1e6
 
 
@@ -195,22 +195,22 @@ class KernelRows:
     rows : ndarray or CSR matrix
         With "precomputed", the Gram matrix.
     cache_size : float
-        Megabytes of kernels, and of what their computation needs.
+        Megabytes for kernel values and for the buffers of their computation.
 
     Attributes
     ----------
     n_block : int
-        Rows whose kernels with each other are held: the more, the fewer passes.
+        Rows of a block, whose kernels with each other are kept; larger blocks need fewer passes.
     n_part : int
         Rows whose kernels with all rows are computed at once.
     n_sweeps : int
-        Further visits of the sequences of a block, which cost little while it is there.
+        Further updates of each sequence of a block, which are cheap while its kernels are kept.
 
     Raises
     ------
     ValueError
-        If the kernels of one block of rows with each other are those of no kernel, see
-        :func:`gram_matrix`; other rows are not tested.
+        If the Gram matrix of the first block of rows fails the tests of :func:`gram_matrix`; other
+        rows are not tested.
     """
 
     n_sweeps = 8
@@ -236,7 +236,7 @@ class KernelRows:
         """Kernels of these rows with each other, float64; overwritten by the next call."""
         n, A = len(rows), self.rows[rows]
         if self._held.size < n**2:
-            self._held = np.empty(n**2)  # new pages cost more than the kernels
+            self._held = np.empty(n**2)  # kept: allocation costs more than the kernels
         found = self._held[: n**2].reshape(n, n)
         if self.kernel.kernel == "precomputed":
             found[:] = A[:, rows].toarray() if sparse.issparse(A) else A[:, rows]
@@ -246,7 +246,7 @@ class KernelRows:
         return found
 
     def block(self, rows: np.ndarray) -> np.ndarray:
-        """Kernels (len(rows), n_rows) of these rows with all, float32."""
+        """Kernels of these rows with all rows, of shape (len(rows), n_rows), float32."""
         A = self.rows[rows]
         if self.kernel.kernel == "precomputed":
             return A.toarray() if sparse.issparse(A) else A
@@ -274,14 +274,14 @@ def _size(megabytes: float) -> str:
 
 
 def gram_factor(gram: np.ndarray) -> np.ndarray:
-    """R, lower triangular, with R Rᵀ = gram + a ridge against rounding: a row has its kernels.
+    """Return lower triangular R with R Rᵀ = gram + ridge · I, where the ridge offsets rounding.
 
     Cost n³/3, and as much memory as ``gram``.
     """
     for ridge in RIDGES:
         factor = np.array(gram, order="C")
         factor.flat[:: len(gram) + 1] += ridge * max(np.trace(gram) / len(gram), 1e-300)
-        # LAPACK stores by columns: the upper triangle of the transpose is the lower one here.
+        # LAPACK stores by columns: the upper triangle of the transpose is the lower one of gram.
         _, failed = dpotrf(factor.T, clean=True, overwrite_a=True)
         if not failed:
             break
@@ -312,7 +312,7 @@ def _check_definite(gram: np.ndarray) -> None:
     _check_symmetric(gram)
     unit = np.divide(gram, norm, out=np.empty(gram.shape, np.float32), casting="same_kind")
     unit.flat[:: len(unit) + 1] += NEGATIVE
-    _, n_first = spotrf(unit.T, clean=False, overwrite_a=True)  # Cholesky, up to the first failure
+    _, n_first = spotrf(unit.T, clean=False, overwrite_a=True)  # Cholesky stops at a negative pivot
     if n_first > 0:
         which = "first training row" if n_first == 1 else f"first {n_first} training rows"
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Prediction of kernel models: rows are scored by their kernels with support rows."""
+"""Base class of kernel taggers: rows are scored by their kernels with support rows."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ __all__ = ["KernelTagger"]
 class KernelTagger(BaseTagger):
     """A tagger that scores rows by ``coef_``, or without it by kernels with ``support_vectors_``.
 
-    The scores of a row are its kernels with the support rows times ``dual_coef_``; the kernel is
-    that of the parameters ``kernel``, ``degree`` and ``coef0`` as the last fit had them, and of
-    ``gamma_``. With "precomputed", a row holds its kernels, ``support_`` being the columns, or all
-    that there are.
+    The scores of a row are its kernels with the support rows times ``dual_coef_``. The kernel has
+    the parameters ``kernel``, ``degree`` and ``coef0`` of the last fit, and ``gamma_``. With
+    "precomputed", a row of X holds kernel values with all training rows (``support_`` selects the
+    columns) or with the support rows only.
     """
 
     def decision_function(self, X: SequencesLike) -> list[np.ndarray]:
-        """How far the best labeling with each label at each row is below the best of all.
+        """Score of the best labeling with each label at each row, minus that of the best of all.
 
         With F(x, y) the score of a labeling, the entry of row t and label j is
 
             max_{y: y_t = j} F(x, y) - max_y F(x, y) ≤ 0.
 
-        The label of 0 is that of :meth:`predict`, if no other labeling scores the same; its margin
-        at this row is the distance to the second largest entry.
+        The label with entry 0 is that of :meth:`predict`, unless several labelings tie; its margin
+        at this row is its distance to the second largest entry.
 
         Parameters
         ----------

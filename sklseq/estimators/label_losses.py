@@ -1,4 +1,4 @@
-"""The loss of margin taggers: the cost of each wrong label, by pairs of labels."""
+"""Loss of margin taggers: the cost of each wrong label, by pairs of labels."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["resolve_loss"]
 
 
 def resolve_loss(loss: Any, classes: np.ndarray, other: str | None = None) -> np.ndarray | None:
-    """The `loss` of a margin tagger as a matrix (n_labels, n_labels), true labels in rows.
+    """Return `loss` of a margin tagger as a matrix (n_labels, n_labels); rows are true labels.
 
     Parameters
     ----------
     loss : "hamming", matrix, dict, callable or None
-        A dict has costs by (true label, wrong label), 1 for pairs that it lacks; a callable
-        returns them for these two.
+        A dict has costs by (true label, wrong label), 1 for missing pairs; a callable takes both
+        labels and returns the cost.
     classes : ndarray of shape (n_labels,)
     other : str or None
-        What the estimator allows beside "hamming", for messages.
+        Other name that the estimator allows besides "hamming", for messages.
     """
     L = len(classes)
     if loss is None and other is None:
@@ -84,7 +84,7 @@ def _cost(loss: Any, true: Any, wrong: Any) -> float:
 
 
 def _check_pair(pair: Any, classes: np.ndarray) -> None:
-    # Labels that y does not have are ignored, as a fold may lack some; those of another kind not.
+    # Labels missing in y are ignored, as a fold may lack some; labels of another type are errors.
     strings = classes.dtype.kind in "UST"
     pairs = isinstance(pair, tuple) and len(pair) == 2
     if not pairs or any(isinstance(label, str) != strings for label in pair):

@@ -64,14 +64,14 @@ class LabelOutputMixin:
 
 
 def gives_lists(estimator: Any) -> bool:
-    """Whether an estimator gives labels as lists: the default, unless `set_output` chose arrays."""
+    """Whether an estimator returns labels as lists (default), not arrays chosen by `set_output`."""
     return getattr(estimator, "_sklearn_output_config", {}).get("predict", "list") == "list"
 
 
 def chosen_labels(estimator: Any, codes: np.ndarray) -> Any:
-    """Labels of an array of codes, in the form that `set_output` chose: nested lists, or an array.
+    """Return labels of an array of codes as nested lists or an array, as `set_output` chose.
 
-    Lists share one object for each class: a list of a string array would hold as many as rows.
+    Lists share one object for each class, which takes less memory than a string for each row.
     """
     if gives_lists(estimator):
         return estimator.classes_.astype(object).take(codes).tolist()
@@ -79,7 +79,7 @@ def chosen_labels(estimator: Any, codes: np.ndarray) -> Any:
 
 
 def cut_labels(estimator: Any, codes: np.ndarray, offsets: np.ndarray) -> Any:
-    """Labels of each sequence, of the codes of all rows."""
+    """Return labels of each sequence, from the codes of all rows."""
     if gives_lists(estimator):
         codes, offsets = codes.astype(np.intc, copy=False), offsets.astype(np.int64, copy=False)
         return LabelLists(label_lists(estimator.classes_.tolist(), codes, offsets))
@@ -87,7 +87,7 @@ def cut_labels(estimator: Any, codes: np.ndarray, offsets: np.ndarray) -> Any:
 
 
 def as_chosen(estimator: Any, answers: Iterable[Any]) -> Any:
-    """Labels or segments of each sequence, of which arrays of labels are converted if needed."""
+    """Return labels or segments of each sequence, in the form that `set_output` chose."""
     if not gives_lists(estimator):
         return np.asarray(LabelLists(answers))
     shared: dict = {}

@@ -45,7 +45,7 @@ __all__ = [
     "read_grid",
 ]
 
-FIRST_FOLDS = 2  # on which racing compares all points
+FIRST_FOLDS = 2  # number of folds on which racing compares all points
 
 
 class Data(NamedTuple):
@@ -66,7 +66,7 @@ class Data(NamedTuple):
 
     @classmethod
     def read(cls, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None) -> Data:
-        """Check X, y and weights as users give them."""
+        """Read and check X, y and weights of the user."""
         rows, vectorizer = read_sequences(X, fit=True)
         check_not_empty(rows)
         try:
@@ -77,7 +77,7 @@ class Data(NamedTuple):
         return cls(rows, labels, training_weights(sample_weight, len(rows)), vectorizer)
 
     def restrict(self, tagger: Any, labels: np.ndarray) -> None:
-        """Leave of a mask of constraints, and of a loss matrix, the labels of some sequences."""
+        """Restrict a mask of constraints and a loss matrix to the labels of some sequences."""
         mask, loss = tagger.constraints, getattr(tagger, "loss", None)
         if (mask is None or isinstance(mask, str)) and (loss is None or isinstance(loss, str)):
             return
@@ -89,7 +89,7 @@ class Data(NamedTuple):
             tagger.loss = np.asarray(loss)[np.ix_(seen, seen)]
 
     def number_columns(self, tagger: Any) -> None:
-        """Columns of proportions by their numbers: ``rows`` do not have the names of dicts."""
+        """Replace column names in ``label_proportions`` by numbers: ``rows`` have no names."""
         given = getattr(tagger, "label_proportions", None)
         if self.vectorizer is None or not isinstance(given, Mapping):
             return
@@ -101,18 +101,18 @@ class Data(NamedTuple):
 
 
 class Path(Protocol):
-    """Models of one training set, each started from those before.
+    """Models of one training set, each started from the models before it.
 
     Attributes
     ----------
     test : Sequences
-        Sequences set aside, in the form that the models read.
+        Held-out sequences, in the form that the models read.
     """
 
     test: Sequences
 
     def fit(self, point: dict[str, float]) -> tuple[Any, bool]:
-        """(fitted tagger, whether its solver converged) with these penalties."""
+        """Return a tagger fitted with these penalties, and whether its solver converged."""
 
 
 class Axis(NamedTuple):
@@ -133,7 +133,7 @@ class Axis(NamedTuple):
 
 
 def read_grid(name: str, grid: Any, decades: tuple[float, float], *, zero: bool) -> np.ndarray:
-    """The values of a grid: as listed, or so many between 10 to the power of ``decades``.
+    """Return the values of a grid: a list, or n values between 10 to the power of ``decades``.
 
     ``zero``: whether 0 is allowed.
     """
@@ -147,14 +147,14 @@ def read_grid(name: str, grid: Any, decades: tuple[float, float], *, zero: bool)
     if values.ndim != 1 or not len(values) or not allowed.all():
         least = "of at least 0" if zero else "above 0"
         raise ValueError(
-            f"{name} must be a list of finite numbers {least}, or how many to try, an integer of "
-            f"at least 1; got {grid!r}."
+            f"{name} must be a list of finite numbers {least}, or the number of values to try, an "
+            f"integer of at least 1; got {grid!r}."
         )
     return values
 
 
 class NoPartialFitMixin:
-    """Refusal of ``partial_fit`` by searches, whose class attribute names the alternative."""
+    """``partial_fit`` that raises an error; the attribute ``_in_parts`` names the alternative."""
 
     _in_parts: str
 
@@ -165,7 +165,7 @@ class NoPartialFitMixin:
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Any:
-        """Not possible: cross-validation needs all sequences.
+        """Raise an error, as cross-validation needs all sequences.
 
         Parameters
         ----------
@@ -196,7 +196,7 @@ class PenaltySearchMixin(NoPartialFitMixin):
         """An unfitted tagger with these penalties, its parameters checked."""
         own = self.get_params(deep=False)
         shared = {name: own[name] for name in self._plain().get_params() if name in own}
-        if "transition_features" in shared:  # the rows say which columns they are
+        if "transition_features" in shared:  # the roles of the rows have these columns
             shared["transition_features"] = None
         tagger = self._plain(**shared).set_params(n_jobs=n_jobs, **point)
         tagger._check_parameters()
@@ -210,7 +210,7 @@ class PenaltySearchMixin(NoPartialFitMixin):
         raise NotImplementedError
 
     def _paths(self, data: Data) -> Callable[[np.ndarray, np.ndarray], Path]:
-        # A function of the numbers of the sequences to train and to test on.
+        # Function from numbers of training and test sequences to a Path.
         raise NotImplementedError
 
     @with_callbacks(max_subtasks=lambda tagger: None)
@@ -229,10 +229,10 @@ class PenaltySearchMixin(NoPartialFitMixin):
             In any form that holds single sequences in memory.
         y : list of label sequences
         sample_weight : array-like of shape (n_sequences,), optional
-            Of training, and of scores.
+            Weights in training and in scores.
         **params : dict
-            Without metadata routing, ``groups`` for the splitter only; with it, what the splitter
-            and the scorer ask for.
+            Without metadata routing, only ``groups`` for the splitter; with it, the metadata that
+            splitter and scorer request.
 
         Returns
         -------
@@ -255,7 +255,7 @@ class PenaltySearchMixin(NoPartialFitMixin):
         return self
 
     def _with_roles(self, data: Data) -> Data:
-        # Columns are chosen by names, which rows do not have.
+        # Set roles now: columns may be chosen by names, which rows do not have.
         rows, names = data.rows, data.vectorizer and data.vectorizer.get_feature_names_out
         chosen = getattr(self, "transition_features", None)
         roles = with_transition_features(chosen, rows.shape[1], rows.roles, names)
@@ -294,13 +294,13 @@ class PenaltySearchMixin(NoPartialFitMixin):
         return float(racing)
 
     def _scorer(self) -> Callable[..., float] | None:
-        # None: the method `score` of taggers
+        # None: use the method `score` of taggers
         return read_scorer(self.scoring)
 
     # ------------------------------------------------------------------ metadata
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Where ``fit`` and ``score`` pass metadata on: to the splitter and the scorer.
+        """Routing of the metadata of ``fit`` and ``score`` to the splitter and the scorer.
 
         Returns
         -------
@@ -339,7 +339,7 @@ class PenaltySearchMixin(NoPartialFitMixin):
         sample_weight: ArrayLike | None = None,
         **params: Any,
     ) -> float:
-        """The score that ``scoring`` names; by default the fraction of rows labelled right.
+        """Score by ``scoring``; by default the fraction of rows labelled right.
 
         Parameters
         ----------
@@ -373,7 +373,7 @@ class _Run:
     axes : list of Axis
     folds : list of (train, test)
     metadata : dict
-        Arguments of the scorer, those with an entry a sequence to be cut by folds.
+        Arguments of the scorer; those with one entry for each sequence are cut by folds.
 
     Attributes
     ----------
@@ -398,7 +398,7 @@ class _Run:
         return {axis.name: float(axis.values[k]) for axis, k in zip(self.axes, at)}
 
     def score_all(self, racing: float | None) -> None:
-        """Fill ``scores``; with ``racing``, of hopeless points on the first folds only."""
+        """Fill ``scores``; with ``racing``, score points far below the best on first folds only."""
         folds, open_path = range(len(self.folds)), self.search._paths(self.data)
         with Threads(self.search.n_jobs) as threads, threads.without_blas_threads():
 
@@ -415,9 +415,9 @@ class _Run:
         self.check_finite()
 
     def check_finite(self) -> None:
-        """Warn of scores that are not finite; raise if no point has others."""
+        """Warn about scores that are not finite; raise if no point has a finite score."""
         mean = self.mean()
-        bad = ~np.isfinite(self.scores) & np.isfinite(self.seconds)  # those left out have no time
+        bad = ~np.isfinite(self.scores) & np.isfinite(self.seconds)  # points left out have no time
         names = {at: _named(self.point(at)) for at in self.points}
         check_finite(
             type(self.search).__name__,
@@ -426,13 +426,13 @@ class _Run:
         )
 
     def mean(self, folds: int | None = None) -> np.ndarray:
-        """Mean scores over the first so many folds; -inf where a score is not finite."""
+        """Mean scores over the first ``folds`` folds; -inf where a score is not finite."""
         finite = np.isfinite(self.scores[:folds])
         mean = np.where(finite, self.scores[:folds], 0.0).mean(axis=0)
         return np.where(finite.all(axis=0), mean, -np.inf)
 
     def is_open(self, at: tuple[int, ...], racing: float) -> bool:
-        """Whether a point came within ``racing`` of that of the best mean in a first fold."""
+        """Whether, in some first fold, a point is within ``racing`` of the point of best mean."""
         first, mean = self.scores[:FIRST_FOLDS], self.mean(FIRST_FOLDS)
         best = np.unravel_index(np.argmax(mean), mean.shape)
         with np.errstate(invalid="ignore"):  # infinite scores
@@ -440,11 +440,11 @@ class _Run:
         return bool((behind <= racing).any())
 
     def score_fold(self, k: int, points: list, open_path: Callable) -> None:
-        """One path through ``points`` on fold ``k``."""
+        """Fit and score one path through ``points`` on fold ``k``."""
         train, test = (np.asarray(part) for part in self.folds[k])
         path, truth = open_path(train, test), self.data.y[test]
         if self.scorer is not None:
-            truth = [labels.tolist() for labels in truth]  # the form of predictions
+            truth = [labels.tolist() for labels in truth]  # lists, like predictions
         metadata = {
             name: _cut(value, test, len(self.data.y)) for name, value in self.metadata.items()
         }
@@ -478,11 +478,11 @@ class _Run:
         )
 
     def best(self) -> tuple[int, ...]:
-        """The position of the largest mean score; of equal ones, of the strongest penalties."""
+        """The position of the largest mean score; ties go to the strongest penalties."""
         return max(self.points, key=self.mean().__getitem__)
 
     def attributes(self, best: tuple[int, ...]) -> dict[str, Any]:
-        """The attributes of a search."""
+        """The fitted attributes of a search."""
         found: dict[str, Any] = {f"{axis.name}s_": axis.values for axis in self.axes}
         found |= {f"{name}_": value for name, value in self.point(best).items()}
         found["scores_"], found["best_score_"] = self.scores, float(self.scores.mean(axis=0)[best])
@@ -490,7 +490,7 @@ class _Run:
         return found
 
     def results(self) -> dict[str, Any]:
-        """``cv_results_`` of scikit-learn's searches."""
+        """``cv_results_`` in the form of scikit-learn's searches."""
         points = [self.point(at) for at in np.ndindex(self.scores.shape[1:])]
         scores, seconds = (x.reshape(len(self.folds), -1) for x in (self.scores, self.seconds))
         results: dict[str, Any] = {"params": points}
@@ -514,7 +514,7 @@ def _named(point: dict[str, float]) -> str:
 
 
 def _cut(value: Any, chosen: np.ndarray, n: int) -> Any:
-    # The entries of the chosen sequences, if it has one for each.
+    # The entries of the chosen sequences, if ``value`` has one entry for each of n sequences.
     if hasattr(value, "__len__") and not isinstance(value, str) and len(value) == n:
         return np.asarray(value)[chosen]
     return value

@@ -21,11 +21,11 @@ class TimeBlockSplit(BaseCrossValidator):
     n_splits : int, default=5
         Number of folds.
     gap : int, default=0
-        Sequences on either side of the test part that are not trained on, because they are too like
-        its first and last ones.
+        Sequences on either side of the test part that are not trained on, because they are similar
+        to its first and last sequences.
     past_only : bool, default=False
         Whether to train on sequences before the test part only. They are then cut into
-        n_splits + 1 parts of nearly equal size, of which the first is trained on only.
+        n_splits + 1 parts of nearly equal size; the first part is used for training only.
 
     Raises
     ------

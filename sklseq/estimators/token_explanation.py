@@ -16,12 +16,12 @@ __all__ = ["ExplainMixin", "TokenExplanation"]
 
 
 class TokenExplanation(NamedTuple):
-    """Why one row got its label; see :meth:`sklseq.CRFTagger.explain`.
+    """Score terms of the predicted label of one row; see :meth:`sklseq.CRFTagger.explain`.
 
     Attributes
     ----------
     label : label
-        The predicted one.
+        The predicted label.
     probability : float or None
         Its marginal probability, if the model has probabilities.
     contributions : list of (name, score)
@@ -40,7 +40,7 @@ class ExplainMixin(WeightsMixin):
     def explain(
         self: Any, x: MatrixLike, *, feature_names: Iterable[str] | None = None
     ) -> list[TokenExplanation]:
-        """Why each row of one sequence gets its label.
+        """Explain the predicted labels of one sequence by the terms of their scores.
 
         Parameters
         ----------
@@ -50,7 +50,7 @@ class ExplainMixin(WeightsMixin):
         Returns
         -------
         list of TokenExplanation
-            One a row: label, its probability, and the terms of the path's score.
+            For each row: label, its probability, and the terms of the path's score.
         """
         names, X = self._names(feature_names), self._read([x])
         codes = encode_labels(np.asarray(self.predict(X)[0]), self.classes_)

@@ -1,4 +1,4 @@
-"""Weights that training of a CRF or segmenter has, their start, and the fitted attributes."""
+"""Set of trained weights of a CRF or segmenter, their warm start, and the fitted attributes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["fitted_attributes", "previous_weights", "trained_support"]
 def trained_support(
     estimator: Any, seen: Support | None, n_labels: int, boundaries: bool = True
 ) -> Support:
-    """The weights that are trained, given the observed support, or all (None)."""
+    """Return the weights to train, given the observed support (None: all weights)."""
     support = full_support(n_labels)
     pairs = support.pairs if seen is None or estimator.all_possible_states else seen.pairs
     if seen is not None and not estimator.all_possible_transitions:
@@ -34,7 +34,7 @@ def previous_weights(
             "warm_start=True needs the attributes of the previous fit, in the same order of "
             "first occurrence; vectorise X once with DictFeatures, or use warm_start=False."
         )
-    order = np.argsort(estimator.classes_)  # a model of CRFsuite has an order of its own
+    order = np.argsort(estimator.classes_)  # models read from CRFsuite are not sorted
     same = np.array_equal(estimator.classes_[order], classes)
     if not same or estimator.coef_.shape[0] != scores.n_features:
         raise ValueError(
@@ -43,7 +43,7 @@ def previous_weights(
             f"{len(classes)} labels and {scores.n_features} features. Use warm_start=False."
         )
     before = (dense_weights(estimator.coef_)[:, order], estimator.transition_[np.ix_(order, order)])
-    of_triples = estimator.transition_coef_  # no model of CRFsuite has them
+    of_triples = estimator.transition_coef_  # None in models read from CRFsuite
     ends = estimator.start_[order], estimator.end_[order]
     return scores.pack(Weights(*before, *ends), of_triples)
 

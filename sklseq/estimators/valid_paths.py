@@ -21,16 +21,17 @@ __all__ = [
     "unless_invalid", "valid_paths",
 ]  # fmt: skip
 
-# Paths that are tried in turn, each time of the sequences without a valid one.
+# Numbers of best paths that are tried one after the other, until one path is valid.
 NUMBERS = (8, 64, 512, 4096)
 
 
 def valid_paths(
     best: np.ndarray, potentials: tuple, classes: np.ndarray, valid: ValidLike, handle_invalid: str
 ) -> np.ndarray:
-    """Codes of the best valid label paths, as `BaseTagger.predict` defines the last two.
+    """Return codes of the best valid label paths.
 
-    ``best``: those of the best paths of all.
+    ``best``: codes of the best paths of all. ``valid``, ``handle_invalid``: as in
+    `BaseTagger.predict`.
     """
     unless = unless_invalid(handle_invalid)
     if callable(valid):
@@ -42,12 +43,12 @@ def valid_paths(
 
 
 def unless_invalid(handle_invalid: str) -> AbstractContextManager:
-    """A context in which ``NoValidAnswerError`` is raised, or passed over; reusable."""
+    """Return a reusable context that suppresses ``NoValidAnswerError`` for "best"."""
     return suppress(NoValidAnswerError) if handle_invalid == "best" else nullcontext()
 
 
 def check_valid(valid: Callable) -> Callable[[Any], Any]:
-    """The function, which must take one argument, and raises if it returns None."""
+    """Check that ``valid`` takes one argument; return it with a check of its results."""
     if not takes(valid, 1):
         raise ValueError(
             "valid given as a function must take one argument, the labels or segments of one "
@@ -64,7 +65,7 @@ def check_valid(valid: Callable) -> Callable[[Any], Any]:
 
 
 def types_once(valid: Any, types: list) -> list:
-    """The types that may occur once, for a ``valid`` that is no function."""
+    """Return the types that may occur at most once, if ``valid`` is not a function."""
     if isinstance(valid, str) and valid == "once":
         return list(types)
     if isinstance(valid, (str, bytes)) or not isinstance(valid, Collection):
@@ -75,14 +76,14 @@ def types_once(valid: Any, types: list) -> list:
     unknown = [label for label in valid if label not in types]
     if unknown:
         raise ValueError(
-            f"valid names {unknown[0]!r}, which is no span type of the model; they are "
+            f"valid names {unknown[0]!r}, which is no span type of the model; span types are "
             f"{', '.join(map(repr, types))}."
         )
     return list(valid)
 
 
 def repeated_labels(segments: list, once: list) -> list:
-    """The labels among ``once`` that several segments have."""
+    """Return the labels in ``once`` that several segments have."""
     counts = Counter(label for _, _, label in segments if label in once)
     return [label for label, n in counts.items() if n > 1]
 
@@ -90,7 +91,7 @@ def repeated_labels(segments: list, once: list) -> list:
 def segmentation_rule(
     valid: ValidLike | None, classes: np.ndarray, outside: str | None
 ) -> Callable[[list], Any]:
-    """Whether segments (start, stop, label) of one sequence are valid, as a function of them."""
+    """Return a function: whether segments (start, stop, label) of one sequence are valid."""
     if valid is None:
         return lambda _: True
     if callable(valid):
@@ -121,9 +122,9 @@ def _first_valid(
 
 
 def first_valid(best: Callable[[int], Sequence], valid: Callable[[Any], bool], what: str) -> Any:
-    """The first valid one of the n best answers that ``best(n)`` gives; the best one is not.
+    """Return the first valid answer among ``best(n)``, the n best; the best answer is invalid.
 
-    Answers come best first, so it is the best valid one.
+    Answers are sorted, so this is the best valid answer.
     """
     tried = 1
     for n in NUMBERS:

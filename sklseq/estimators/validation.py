@@ -1,4 +1,4 @@
-"""Reading and checks of the arguments of `fit` and `predict`, and of parameters."""
+"""Readers and checks of the arguments of `fit` and `predict`, and of parameters."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def read_sequences(
     X: SequencesLike, vectorizer: Any = None, *, fit: bool = False, finite: bool = True,
     blocks: bool = False,
 ) -> tuple:  # fmt: skip
-    """Any input form as ``(Sequences, vectorizer)``; dicts and attributes need a vectorizer.
+    """Return any input form as ``(Sequences, vectorizer)``; dicts and attributes need a vectorizer.
 
-    ``finite=False``: NaN and infinity are searched for when scores are computed. ``blocks``:
-    whether X may hold sequences in blocks; it is then returned as it is.
+    ``finite=False``: do not check for NaN and infinity, as computing scores does it. ``blocks``:
+    whether X may hold sequences in blocks; it is then returned unchanged.
     """
     from sklseq.features import DictFeatures
 
@@ -84,7 +84,7 @@ def read_sequences(
 
 
 def refuse_roles(X: Sequences) -> Sequences:
-    """X, unless its columns have roles: for estimators without transition features."""
+    """Return X; raise if its columns have roles. For estimators without transition features."""
     if X.roles is not None:
         raise ValueError(
             "X gives transition features, such as those of B lines of a template, which only "
@@ -109,7 +109,7 @@ def check_same_roles(before: np.ndarray | None, now: np.ndarray | None) -> None:
 
 
 def other_width(n_features: int, expected: int, origin: str, what: str = "X") -> ValueError:
-    """Error of rows that have another number of features than those before."""
+    """Return the error for rows with another number of features than in training."""
     return ValueError(
         f"{what} has {n_features} features, but {origin} {expected}; extract them with the same "
         "fitted transformer."
@@ -117,7 +117,7 @@ def other_width(n_features: int, expected: int, origin: str, what: str = "X") ->
 
 
 def training_weights(sample_weight: ArrayLike, n_sequences: int) -> np.ndarray:
-    """Weights of sequences to train on: as checked, and not all zero."""
+    """Return weights of training sequences, checked and not all zero."""
     weights = check_sample_weight(sample_weight, n_sequences)
     if n_sequences and not weights.any():
         raise ValueError("sample_weight must have a positive entry; all weights are zero.")
@@ -142,8 +142,8 @@ def check_magnitude(X: Sequences, what: str, limit: float = 0.0) -> None:
     top = max(float(values.max()), -float(values.min())) if values.size else 0.0
     if top > limit:
         raise ValueError(
-            f"X holds a feature of magnitude {top:.3g}, and {what} multiplies features by each "
-            f"other: at most {limit:.0e} is allowed for {X.dtype}. Scale the features, e.g. by "
+            f"X holds a feature of magnitude {top:.3g}; {what} multiplies features by each other, "
+            f"so at most {limit:.0e} is allowed for {X.dtype}. Scale the features, e.g. by "
             "PerToken(MaxAbsScaler())."
         )
 
@@ -174,7 +174,7 @@ def check_choices(estimator: Any, **allowed: tuple) -> None:
 def read_class_weight(
     class_weight: Any, classes: np.ndarray, codes: np.ndarray, positive: bool = False
 ) -> np.ndarray | None:
-    """The weight of each label, checked; None without ``class_weight``."""
+    """Return the weight of each label, checked; None without ``class_weight``."""
     if class_weight is None:
         return None
     if isinstance(class_weight, Mapping):
@@ -198,8 +198,8 @@ def _check_labels_weighed(by_label: Mapping, labels: list) -> None:
     if unknown and not set(labels) <= set(by_label):
         shown = ", ".join(map(repr, labels[:8])) + (", ..." if len(labels) > 8 else "")
         raise ValueError(
-            f"class_weight has the label {unknown[0]!r}, which y does not have; the labels of y "
-            f"are {shown}: correct or remove it."
+            f"class_weight has the label {unknown[0]!r}, which y does not have; remove it, or "
+            f"use the labels of y, {shown}."
         )
 
 
@@ -209,7 +209,7 @@ def check_handle_invalid(handle_invalid: Any) -> None:
 
 
 def refuse_options(method: str, **given: Any) -> None:
-    """Raise if options of a method are given that need sequences in memory."""
+    """Raise if an option of a method is given that needs sequences in memory."""
     for name, value in given.items():
         if value is not None:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Weights of a fitted model: as an array, and the largest ones with their names."""
+"""Weights of a fitted model as an array, and the largest weights with their names."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["WeightsMixin", "dense_weights"]
 
 
 def dense_weights(coef: Any) -> np.ndarray:
-    """State weights as an array, whether a model was sparsified or not."""
+    """Return state weights as a dense array, also of a sparsified model."""
     return coef.toarray() if sparse.issparse(coef) else coef
 
 
 class NoWeightsError(ValueError, AttributeError):
-    """A model with a kernel is asked for weights of features."""
+    """Error: weights of features do not exist in a model with a kernel."""
 
 
 class WeightsMixin:
@@ -129,7 +129,7 @@ class WeightsMixin:
         Returns
         -------
         list of (weight, label, next label, feature name)
-            None of a model without transition features.
+            An empty list for a model without transition features.
         """
         names, coef = self._names(feature_names), getattr(self, "transition_coef_", None)
         if coef is None:

@@ -618,7 +618,7 @@ def test_arguments_that_shards_have_themselves(saved):
     shards = Shards(folder)
     with pytest.raises(ValueError, match="leave y out"):
         CRFTagger().fit(shards, y)
-    with pytest.raises(ValueError, match="sample_weight of shards is part of them"):
+    with pytest.raises(ValueError, match="Shards contain their sample_weight"):
         CRFTagger().fit(shards, sample_weight=np.ones(60))
     with pytest.raises(ValueError, match="solver='eg' keeps the state of every row"):
         CRFTagger(solver="eg").fit(shards)

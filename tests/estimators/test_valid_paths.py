@@ -130,7 +130,7 @@ def test_wrong_rules(monkeypatch):
         model.predict(X, valid="twice")
     with pytest.raises(ValueError, match=r"valid must be None, 'once', .* got 3"):
         model.predict(X, valid=3)
-    with pytest.raises(ValueError, match=r"valid names 'B-x', which is no span type.*they are 'x'"):
+    with pytest.raises(ValueError, match=r"names 'B-x', which is no span type.*span types are 'x'"):
         model.predict(X, valid=["B-x"])
     with pytest.raises(ValueError, match=r"None of the 3 label paths of sequence \d+ is valid"):
         model.predict([x for x in X if len(x) == 1] + [np.eye(3)[:1]], valid=lambda labels: False)

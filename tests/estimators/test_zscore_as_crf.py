@@ -140,7 +140,7 @@ def test_iterations_cut_short_are_no_failure():
     ("options", "method", "message"),
     [
         ({"refine": -1}, "fit", "refine must be"),
-        ({"refine": True}, "fit", "refine must be a number of iterations"),
+        ({"refine": True}, "fit", "refine must be an integer"),
         ({"class_weight": "bal"}, "fit", "class_weight must be None, 'balanced' or a dict"),
         ({"probability": 1}, "fit", "probability must be True or False"),
         ({"refine": 3, "kernel": "rbf"}, "fit", "needs weights of features, which kernel='rbf'"),

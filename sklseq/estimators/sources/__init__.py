@@ -1,1 +1,1 @@
-"""``Shards``: training, prediction and score on data in pieces, here or on a cluster."""
+"""Sources of training data: memory, blocks of rows, ``Shards`` and Dask clusters."""

@@ -23,18 +23,18 @@ __all__ = ["BlockSource"]
 
 
 class BlockSource(Source):
-    """Sequences in blocks; ``read()`` returns their ``LongData``.
+    """Sequences trained on in blocks; ``read()`` returns their ``LongData``.
 
     Parameters
     ----------
     read : callable
     cause : str
-        As of ``Source``.
+        As in ``Source``.
     given : (X, y)
-        Of the user, or ``rows``.
+        Data of the user, or None with ``rows``.
     vectorizer : DictFeatures, optional
     rows : RowSource, optional
-        Those in memory.
+        Source of the rows, if they are in memory.
     """
 
     error = BlockError
@@ -60,7 +60,7 @@ class BlockSource(Source):
         plan: Callable,
         cause: str,
     ) -> BlockSource:
-        """Sequences in blocks, or to be cut into blocks where they are."""
+        """Return the source of sequences given in blocks, or cut into blocks as they are read."""
         rows = blocks_of(X)
 
         def read() -> LongData:
@@ -73,7 +73,7 @@ class BlockSource(Source):
 
     @classmethod
     def of_rows(cls, source: RowSource, plan: Plan, cause: str) -> BlockSource:
-        """Sequences in memory, worked on in blocks."""
+        """Return the source of sequences in memory whose gradient is computed in blocks."""
         X, weights = source.X, source.weights
 
         def read() -> LongData:
@@ -94,12 +94,12 @@ class BlockSource(Source):
 
     @property
     def weights(self) -> np.ndarray:
-        """Weight of each sequence; 0 for those that are not trained on."""
+        """Weight of each sequence; 0 if it is not used for training."""
         return self.data.weights
 
     @property
     def lengths(self) -> np.ndarray:
-        """Rows of each sequence that is trained on."""
+        """Number of rows of each sequence; 0 if it is not used for training."""
         lengths = np.zeros(len(self.weights), dtype=np.int64)
         for sequence in self.data.sequences:
             lengths[sequence.number] = sequence.n_rows
@@ -107,16 +107,16 @@ class BlockSource(Source):
 
     @property
     def numbers(self) -> np.ndarray:
-        """As of ``RowSource``."""
+        """Numbers of the sequences among those of the user, as in ``RowSource``."""
         return np.arange(self.n_given) if self.rows is None else self.rows.numbers
 
     @property
     def n_given(self) -> int:
-        """As of ``RowSource``."""
+        """Number of sequences of the user, as in ``RowSource``."""
         return len(self.weights) if self.rows is None else self.rows.n_given
 
     def set_aside(self, numbers: np.ndarray) -> tuple[Any, list]:
-        """As of ``RowSource``; what is trained on is read once again, for its observed counts."""
+        """Remove sequences as in ``RowSource``; the others are read again for observed counts."""
         self.data = self.data.without(numbers)
         if self.rows is not None:
             return self.rows.set_aside(numbers)

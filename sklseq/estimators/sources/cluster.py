@@ -1,8 +1,8 @@
 """Shards on the workers of a Dask cluster.
 
-Each worker keeps its shards in the layout of the kernels. An evaluation of the objective sends w to
-all workers; values and gradients of the shards are added in groups, in an order that depends on the
-number of shards alone:
+Each worker keeps its shards in the layout of the compiled functions. An evaluation of the objective
+sends w to all workers; values and gradients of the shards are added in groups, in an order that
+depends on the number of shards alone:
 
     (f_0 + f_1 + …) + (f_8 + f_9 + …) + …
 
@@ -33,16 +33,16 @@ from sklseq.objectives.scores.score_map import ScoreMap
 
 __all__ = ["ClusterError", "ClusterSource", "count_on_workers", "predict_lazily"]
 
-# Attempts of an evaluation after workers were lost, seconds before the second one (doubled each
-# time: the scheduler has to notice the loss), and the time to wait for a worker: clusters that
-# replace a lost machine need minutes.
+# Attempts of an evaluation if workers are lost; seconds before the second attempt, doubled each
+# time, as the scheduler has to notice the loss; and the time to wait for a worker, as clusters
+# need minutes to replace a lost machine.
 ATTEMPTS, PAUSE, PATIENCE = 6, 0.2, "300s"
 # Number of terms of a sum that one task adds.
 FAN_IN = 8
 
 
 class ClusterError(RuntimeError):
-    """The cluster went away; nothing was fitted."""
+    """The Dask cluster failed or was closed; nothing was fitted."""
 
 
 class _NotSent(Exception):
@@ -50,13 +50,13 @@ class _NotSent(Exception):
 
 
 def partitions(X: SequencesLike, y: LabelsLike | None = None) -> list[Delayed]:
-    """Delayed shards of a bag, of two bags, or of a list."""
+    """Return the delayed shards of a bag, of two bags, or of a list."""
     if isinstance(X, Bag):
         if y is None:
             return [delayed(_of_pairs)(part) for part in X.to_delayed()]
         if not isinstance(y, Bag) or y.npartitions != X.npartitions:
             raise ValueError(
-                f"Beside a bag of {X.npartitions} partitions, y must be a bag of as many; got "
+                f"With X a bag of {X.npartitions} partitions, y must be a bag of as many; got "
                 f"{y.npartitions if isinstance(y, Bag) else type(y).__name__}."
             )
         pairs = zip(X.to_delayed(), y.to_delayed())
@@ -115,7 +115,7 @@ def _evaluate(part: LogLikelihood | None, k: int, w: np.ndarray) -> tuple[float,
 
 
 class ClusterSource(ShardSource):
-    """Shards that the workers of the current Dask client read."""
+    """Shards read by the workers of the current Dask client."""
 
     lacks = ShardSource.lacks | {
         "adagrad": "solver='adagrad' goes from one shard to the next, and the workers of a cluster "
@@ -151,7 +151,7 @@ class ClusterSource(ShardSource):
         return ClusterLogLikelihood(self, scores, l2)
 
     def _prepare(self) -> None:
-        # Scattered data can be lost; what is computed from ``parts`` is made again.
+        # Scattered data can be lost and is sent again; Dask itself computes lost rows again.
         if self.rows is None:
             self._read()
         [self.sent] = self._send([self.to_send], broadcast=True)
@@ -168,7 +168,7 @@ class ClusterSource(ShardSource):
         if self.futures is None:
             self._prepare()
         client = self.client
-        sent = self._send(w)  # workers pass it on to each other
+        sent = self._send(w)  # workers copy it from each other
         sums = client.map(_evaluate, self.futures, range(len(self.futures)), w=sent, pure=False)
         while len(sums) > 1:
             groups = (sums[a : a + FAN_IN] for a in range(0, len(sums), FAN_IN))
@@ -184,7 +184,7 @@ class ClusterSource(ShardSource):
             raise _NotSent(f"{type(error).__name__}: {error}") from error
 
     def _insist(self, ask: Any) -> Any:
-        # Try again if workers were lost, with everything sent anew.
+        # If workers were lost, send all data again and repeat the call.
         for k in range(ATTEMPTS):
             try:
                 return ask()
@@ -216,14 +216,14 @@ class ClusterSource(ShardSource):
 
 
 def current_client() -> Any:
-    """The client of this process."""
+    """Return the Dask client of this process."""
     from distributed import get_client
 
     try:
         client = get_client()
     except ValueError as error:
         raise ClusterError(
-            "Training on Dask bags and delayed shards needs a client; start one before: "
+            "Training on Dask bags and delayed shards needs a client; start one first: "
             "distributed.Client(…)."
         ) from error
     if client.status != "running":
@@ -244,7 +244,7 @@ LOST = _lost()
 
 
 class ClusterLogLikelihood:
-    """f(w) = Σ_k f_k(w) + l2 · ‖w‖²₂, f_k being the negative log-likelihood of shard k.
+    """f(w) = Σ_k f_k(w) + l2 · ‖w‖²₂, where f_k is the negative log-likelihood of shard k.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ class ClusterLogLikelihood:
         self.n_evaluations = 0
 
     def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
-        """f(w); its gradient is written into ``gradient``."""
+        """Return f(w) and write its gradient into ``gradient``."""
         value, total = self.shards.evaluate(w)
         np.multiply(w, 2 * self.l2, out=gradient)
         gradient += total
@@ -271,7 +271,7 @@ class ClusterLogLikelihood:
 
 
 def predict_lazily(predict: Callable, X: SequencesLike) -> Any:
-    """A bag of labels for a bag of sequences; delayed answers for delayed X or (X, y)."""
+    """Return a bag of labels for a bag of sequences; delayed answers for delayed X or (X, y)."""
     model = delayed(predict)
     if isinstance(X, Bag):
         return X.map_partitions(_predict_list, model)

@@ -23,11 +23,11 @@ def open_source(
     X: SequencesLike, y: LabelsLike | None, sample_weight: ArrayLike | None, gradient: str,
     unlabelled: Unlabelled = NOTHING,
 ) -> Source:  # fmt: skip
-    """The source of labelled sequences: in memory, in blocks, in shards or on a cluster.
+    """Return the source of labelled sequences: in memory, in blocks, in shards or on a cluster.
 
-    Rows in memory are worked on in blocks where ``gradient`` or the length of sequences asks for
-    that. If ``unlabelled`` asks for something, sequences of which no label is known are kept, in
-    memory only.
+    Rows in memory are processed in blocks if ``gradient`` or the length of sequences requires it.
+    If ``unlabelled`` has a parameter set, sequences without known labels are kept; this needs
+    sequences in memory.
     """
     by_blocks, rows, vectorizer = gradient in BY_BLOCKS, X, None
     if in_shards(X):

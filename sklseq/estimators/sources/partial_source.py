@@ -1,4 +1,4 @@
-"""Training data in memory of which some labels are unknown."""
+"""Training data in memory with some unknown labels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["BY_BLOCKS", "NOTHING", "PartialSource", "Unlabelled", "has_row"]
 
 
 class Unlabelled(NamedTuple):
-    """What the objective asks of rows without labels: parameters of ``CRFTagger``."""
+    """Parameters of ``CRFTagger`` for terms of the objective that use rows without labels."""
 
     entropy_weight: float = 0.0
     label_proportions: Mapping[Any, Any] | None = None
@@ -39,7 +39,7 @@ class Unlabelled(NamedTuple):
 
     @classmethod
     def of(cls, tagger: Any) -> Unlabelled:
-        """Those of a tagger, checked."""
+        """Return the parameters of a tagger, checked."""
         weight, given = tagger.entropy_weight, tagger.label_proportions
         if given is not None:
             _check_proportions(given)
@@ -53,7 +53,7 @@ class Unlabelled(NamedTuple):
         return unlabelled
 
     def check_in_memory(self, in_memory: bool, gradient: str = "auto") -> None:
-        """Raise if something is asked for and sequences are not in memory, or not used there."""
+        """Raise if a parameter is set and sequences are not in memory, or processed in blocks."""
         if self.parameter and not in_memory:
             found = "X holds blocks of rows or shards"
             if gradient in BY_BLOCKS:
@@ -65,17 +65,17 @@ class Unlabelled(NamedTuple):
 
     @property
     def parameter(self) -> str | None:
-        """The one that asks for something, and its value."""
+        """Name and value of the parameter that is set, or None."""
         if self.label_proportions is not None:
             return "label_proportions"
         return f"entropy_weight={self.entropy_weight}" if self.entropy_weight > 0 else None
 
 
 NOTHING = Unlabelled()
-# Gradients for which rows are worked on in blocks.
+# Values of ``gradient`` that process rows in blocks.
 BY_BLOCKS = "checkpoint", "streaming", "emp"
 ADAGRAD = (
-    "solver={{solver!r}} updates weights after each labelled sequence, but {} is about those "
+    "solver={{solver!r}} updates weights after each labelled sequence, but {} uses sequences "
     "without labels; use solver='lbfgs' or 'auto'."
 )
 
@@ -108,9 +108,9 @@ def _check_sum(given: Mapping[Any, Any]) -> None:
 
 
 class PartialSource(RowSource):
-    """Sequences in memory, with None or a set of labels at some rows; those without come first.
+    """Sequences in memory; some rows have None or a set of labels. Fully labelled ones come first.
 
-    Sequences of which nothing is known are left out: log p(Y | x) is 0 whatever the weights.
+    Sequences without known labels are left out: their log p(Y | x) is 0 for any weights.
     """
 
     lacks: ClassVar[dict[str, str]] = {
@@ -128,11 +128,10 @@ class PartialSource(RowSource):
         cls, X: Sequences, y: LabelsLike, weights: np.ndarray, vectorizer: Any,
         unlabelled: Unlabelled = NOTHING,
     ) -> RowSource:  # fmt: skip
-        """Check y; sequences of weight 0, and those of which nothing is known, are left out.
+        """Check y; leave out sequences of weight 0, and sequences without known labels.
 
-        Unless ``unlabelled`` asks for something: then these come last.
-
-        A plain ``RowSource`` if the label of every row of the others is known.
+        If ``unlabelled`` has a parameter set, sequences without known labels are kept and come
+        last. The result is a plain ``RowSource`` if every row of the sequences has a known label.
         """
         partial = PartialLabels.read(y, X)
         check_not_empty(X)
@@ -160,13 +159,13 @@ class PartialSource(RowSource):
 
     @property
     def choices(self) -> np.ndarray:
-        """What y holds for each code."""
+        """Entry of y for each code: a label or a set of labels."""
         return self.labels.choices(self.classes)
 
     def summarise(self) -> Summary:
         X = self.X
         n = np.searchsorted(X.offsets, np.flatnonzero(~self.labels.unknown)[-1], side="right")
-        codes = self.labels.codes[: X.offsets[n]]  # what is wholly unknown allows everything
+        codes = self.labels.codes[: X.offsets[n]]  # unlabelled ones allow all weights
         support = allowed_support(X[:n], self.labels._replace(codes=codes))
         return Summary(
             self.classes, X.n_rows, int(X.lengths.max(initial=0)), X.shape[1], X.is_sparse,
@@ -185,7 +184,7 @@ class PartialSource(RowSource):
         return 0.0
 
     def part(self, s: int) -> PartialSource:
-        """Sequence s alone, with the labels of all."""
+        """Source of sequence s alone, with the label codes of all sequences."""
         plain = super().part(s)
         one = PartialSource(plain.X, plain.codes, plain.classes, plain.weights)
         one.labels = self.labels._replace(codes=plain.codes)
@@ -202,5 +201,5 @@ class PartialSource(RowSource):
 
 
 def has_row(rows: np.ndarray, X: Sequences) -> np.ndarray:
-    """Whether each sequence has a row of the mask."""
+    """Whether the mask ``rows`` is true in some row of each sequence."""
     return np.bincount(np.repeat(np.arange(len(X)), X.lengths), rows, minlength=len(X)) > 0

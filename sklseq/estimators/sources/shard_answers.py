@@ -1,4 +1,4 @@
-"""Predictions and scores on data in shards; one shard is held at a time."""
+"""Predictions and scores on data in shards, with one shard in memory at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["count_right_of_shards", "predict_shards"]
 
 
 def predict_shards(predict: Callable, X: SequencesLike) -> Any:
-    """``predict`` of all sequences, shard by shard; lazily for data of Dask."""
+    """Call ``predict`` shard by shard and join the answers; lazy for Dask data."""
     if not isinstance(X, Shards):
         from sklseq.estimators.sources.cluster import predict_lazily
 
@@ -34,7 +34,7 @@ def predict_shards(predict: Callable, X: SequencesLike) -> Any:
 def count_right_of_shards(
     count: Callable, X: SequencesLike, y: LabelsLike | None, sample_weight: ArrayLike | None
 ) -> tuple[float, float]:
-    """Sums of ``count(X, y, sample_weight)`` over the shards."""
+    """Return the sums of ``count(X, y, sample_weight)`` over the shards."""
     check_shards(X, y, sample_weight)
     if isinstance(X, Shards):
         counts = [_count(count, X, k) for k in range(X.n_shards)]

@@ -28,26 +28,26 @@ from sklseq.objectives.scores.score_map import ScoreMap
 
 __all__ = ["LocalShardSource", "ShardSource", "check_shards", "dict_features", "solver_bytes"]
 
-# Bytes of a value in CSR form, in float64.
+# Bytes of a stored value of a CSR matrix in float64.
 CSR_BYTES = 12
 
 
 class ShardSource(Source):
-    """Shards, which are summarised one by one; subclasses read them.
+    """Base class of sources in shards, which are summarised one by one; subclasses read them.
 
     Attributes
     ----------
     summaries : list of Summary
-        Of each shard, with its own columns and labels.
+        Summary of each shard, with its own columns and labels.
     summary : Summary
-        Of all.
+        Summary of all shards.
     """
 
     error = ShardError
     plan = Plan("forward-backward", None, 0, "data in shards")
     lacks: ClassVar[dict[str, str]] = {
-        "dual": "solver={solver!r} keeps the state of every row in memory, 8 bytes a row and "
-        "label; with shards, use solver='auto', 'adagrad' or 'lbfgs'.",
+        "dual": "solver={solver!r} keeps the state of every row in memory, 8 bytes for each row "
+        "and label; with shards, use solver='auto', 'adagrad' or 'lbfgs'.",
         "early_stopping": "early_stopping=True sets single sequences aside, in memory; with "
         "shards, use early_stopping=False.",
         "gradient": "gradient={gradient!r} is for single long sequences; with shards, use 'auto'.",
@@ -91,10 +91,10 @@ class ShardSource(Source):
 
 
 def check_shards(X: SequencesLike, y: LabelsLike | None, sample_weight: ArrayLike | None) -> None:
-    """Raise where labels or weights come beside shards that have their own."""
+    """Raise if labels or weights are given in addition to those of the shards."""
     if sample_weight is not None:
         raise ValueError(
-            "sample_weight of shards is part of them: (X, y, sample_weight), or "
+            "Shards contain their sample_weight: give shards (X, y, sample_weight), or "
             "X.save(path, y, sample_weight)."
         )
     if y is not None and isinstance(X, Shards):
@@ -102,7 +102,7 @@ def check_shards(X: SequencesLike, y: LabelsLike | None, sample_weight: ArrayLik
 
 
 def dict_features(attributes: list) -> DictFeatures:
-    """The transformer of dicts and attribute lists that has these columns."""
+    """Return a transformer of dicts and attribute lists with these columns."""
     features = DictFeatures()
     features.vocabulary_ = dict(zip(attributes, range(len(attributes))))
     features.n_features_out_ = len(attributes)
@@ -110,7 +110,7 @@ def dict_features(attributes: list) -> DictFeatures:
 
 
 class LocalShardSource(ShardSource):
-    """Shards that this process reads itself."""
+    """Shards read by this process."""
 
     def __init__(self, shards: Shards):
         self.shards = shards
@@ -123,7 +123,7 @@ class LocalShardSource(ShardSource):
             return str(error).removesuffix(": ")
 
     def named(self, k: int) -> Any:
-        """Context manager: errors inside name shard k."""
+        """Context manager that adds the name of shard k to errors."""
         return named(k, self.shards.sources[k])
 
     def each_summary(self) -> list[Summary]:

@@ -1,4 +1,4 @@
-"""Labelled data in shards: files, functions or parts of it, read one at a time."""
+"""Labelled data in shards (files, functions or tuples), read one at a time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 2**10, "MIB": 2*
 
 
 class ShardError(ValueError):
-    """A shard cannot be read, or does not fit to the others; the message names it."""
+    """A shard cannot be read, or differs in form from the others; the message names it."""
 
 
 class Shards:
@@ -139,9 +139,9 @@ class Shards:
             return split_content(source() if callable(source) else source)
 
     def to_delayed(self) -> list:
-        """The shards for Dask: ``CRFTagger().fit(shards.to_delayed())`` on its cluster.
+        """Delayed shards for Dask: ``CRFTagger().fit(shards.to_delayed())`` trains on its cluster.
 
-        Files must lie where all workers read them under the same name.
+        All workers must find the files under the same paths.
 
         Returns
         -------
@@ -162,14 +162,14 @@ class Shards:
             return read_content(content)
 
     def file_size(self, k: int) -> int:
-        """Bytes of the file of one shard; 0 if it is none."""
+        """Size of the file of one shard in bytes; 0 if the shard is not a file."""
         with named(k, self.sources[k]):
             source = self.sources[k]
             return stored_size(source) if isinstance(source, (str, os.PathLike)) else 0
 
 
 def _read_one(source: Any, k: int) -> Any:
-    # On a worker: what the functions below take.
+    # Read one source on a worker, in the form that ``read_content`` takes.
     with named(k, source):
         if isinstance(source, (str, os.PathLike)):
             return read_file(source)
@@ -178,7 +178,7 @@ def _read_one(source: Any, k: int) -> Any:
 
 @contextmanager
 def named(k: int, source: Any = None) -> Iterator[None]:
-    """Errors inside name shard k."""
+    """Add the name of shard k to errors inside the context."""
     try:
         yield
     except (ShardError, MemoryError):
@@ -190,7 +190,7 @@ def named(k: int, source: Any = None) -> Iterator[None]:
 
 
 def split_content(content: Any) -> tuple:
-    """(X, y, sample_weight) of what a function or a worker returned."""
+    """Return (X, y, sample_weight) from the tuple that a function or a worker returned."""
     if not isinstance(content, tuple) or len(content) not in (2, 3):
         raise ValueError(
             f"a shard must be a tuple (X, y) or (X, y, sample_weight); got "
@@ -200,7 +200,7 @@ def split_content(content: Any) -> tuple:
 
 
 def read_content(content: Any) -> LabelledRows:
-    """A shard in memory, as training reads it; dicts get columns of their own."""
+    """Return a shard in the form for training; dicts are vectorised for this shard alone."""
     if isinstance(content, LabelledRows):
         return content
     X, y, weights = split_content(content)
@@ -219,7 +219,7 @@ def read_content(content: Any) -> LabelledRows:
 def _partially_labelled(
     X: Sequences, names: list | None, y: LabelsLike, weights: np.ndarray
 ) -> LabelledRows:
-    # Without sequences of weight 0, and those of which nothing is known.
+    # Leave out sequences of weight 0, and sequences without known labels.
     partial, kept = PartialLabels.read(y, X), np.flatnonzero(weights > 0)
     if len(kept) < len(X):
         y, X, weights = [*y], X[kept], weights[kept]
@@ -235,7 +235,7 @@ def _partially_labelled(
 
 
 def read_file(path: PathLike) -> LabelledRows:
-    """A saved shard, as training reads it."""
+    """Return a saved shard in the form for training."""
     stored = read_stored(path)
     if stored.codes is None:
         raise ValueError("it holds no labels; save them too: X.save(path, y).")
@@ -253,7 +253,7 @@ def read_file(path: PathLike) -> LabelledRows:
 
 
 def as_bytes(size: Any) -> float:
-    """A size in bytes; None is scikit-learn's working memory."""
+    """Return a size in bytes; None stands for scikit-learn's working memory."""
     if size is None:
         return get_config()["working_memory"] * 2.0**20
     found = re.fullmatch(r"\s*([\d.]+)\s*([a-zA-Z]*)\s*", size) if isinstance(size, str) else None

@@ -32,7 +32,7 @@ __all__ = ["RowSource", "Source"]
 
 
 class Source(AbstractContextManager):
-    """Labelled sequences to train on, wherever they are; open while training runs.
+    """Base class of sources of labelled training sequences; a context that lasts during training.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Source(AbstractContextManager):
     plan : Plan
         Computation of the gradient; known after :meth:`summarise`.
     error : exception class, or ()
-        Raised where data cannot be read again in the midst of training.
+        Raised if data cannot be read again during training.
     lacks : dict
         Solvers ("dual", "adagrad") and options ("early_stopping", "gradient",
         "transition_features") that the source does not support, with the message; ``{solver}`` and
@@ -49,7 +49,7 @@ class Source(AbstractContextManager):
     roles : ndarray of shape (n_features,), or None
         ``Sequences.roles`` of the columns.
     cause : str
-        Why data is worked on in blocks, ``{cause}`` of these messages.
+        Reason why data is processed in blocks; ``{cause}`` in these messages.
     """
 
     vectorizer: Any = None
@@ -67,13 +67,13 @@ class Source(AbstractContextManager):
         raise NotImplementedError
 
     def allowed(self, constraints: Any, classes: np.ndarray) -> Constraints:
-        """Masks of the parameter ``constraints``, which no label violates."""
+        """Return masks of the parameter ``constraints``; raise if labels violate it."""
         allowed = resolve_constraints(constraints, classes, self.place_of)
         self.check_constraints(allowed)
         return allowed
 
     def place_of(self, label: int) -> str:
-        """Where y holds a label first, for messages; an empty string if that is not known."""
+        """Position of the first occurrence of a label in y, for messages; "" if unknown."""
         return ""
 
     def check_constraints(self, allowed: Constraints) -> None:
@@ -81,7 +81,7 @@ class Source(AbstractContextManager):
         raise NotImplementedError
 
     def layout(self, summary: Summary, single_sequences: bool) -> tuple[Sequences, Summary]:
-        """The rows that w is laid out for, and their summary.
+        """Return the rows that the layout of w is made for, and their summary.
 
         ``single_sequences``: whether the solver updates weights after each sequence, which needs
         sparse rows.
@@ -90,17 +90,18 @@ class Source(AbstractContextManager):
         return summary.layout(), summary
 
     def likelihood(self, scores: ScoreMap, l2: float, threads: Threads) -> Any:
-        """The objective without its L1 term: a sum over all parts of the data."""
+        """Return the objective without its L1 term: a sum over all parts of the data."""
         raise NotImplementedError
 
     def with_triples(
         self, support: Support, chosen: Any, all_pairs: bool, n_features: int
     ) -> Support:
-        """The support with weights of transition features, and without state weights of columns
-        that have none.
+        """Return the support with weights of transition features, and without state weights of
+        columns that have transition weights only.
 
-        ``chosen``: as the parameter ``transition_features``, beside those that ``roles`` says.
-        ``all_pairs``: whether of all pairs of labels, or of those seen in training.
+        ``chosen``: as the parameter ``transition_features``, in addition to ``roles``.
+        ``all_pairs``: whether a column has a weight for all pairs of labels, or only for pairs seen
+        in training.
         """
         names = None if self.vectorizer is None else self.vectorizer.get_feature_names_out
         roles = with_transition_features(chosen, n_features, self.roles, names)
@@ -127,15 +128,15 @@ class Source(AbstractContextManager):
         return 2 * l2
 
     def stochastic(self, likelihood: Any, l1: float, start: np.ndarray) -> Any:
-        """The objective for steps after single sequences; ``start`` is overwritten."""
+        """Return the objective for updates after single sequences; ``start`` is overwritten."""
         raise NotImplementedError
 
     def curvature(self, likelihood: Any, w: np.ndarray) -> LabelCurvature | None:
-        """Second derivatives of the likelihood at w, by weights of frequent features, if cheap."""
+        """Second derivatives of the likelihood in weights of frequent features, or None."""
         return None
 
     def centred(self, scores: ScoreMap, l2: float) -> CentredColumns | None:
-        """Gradients in the weights of centred columns, if the mean of some is far from 0."""
+        """Gradients in weights of centred columns; None if all column means are near 0."""
         return None
 
 
@@ -153,7 +154,7 @@ class RowSource(Source):
     Attributes
     ----------
     numbers : ndarray of shape (n_sequences,)
-        Of the sequences, among all ``n_given`` of the user.
+        Numbers of the sequences among all ``n_given`` sequences of the user.
     """
 
     def __init__(self, X: Sequences, codes, classes, weights=None, vectorizer=None):
@@ -164,7 +165,7 @@ class RowSource(Source):
 
     @classmethod
     def read(cls, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None) -> RowSource:
-        """Check X, y and weights as users give them; sequences of weight 0 are left out.
+        """Read and check X, y and weights of the user; sequences of weight 0 are left out.
 
         ``source.given`` keeps the rows and weights of all sequences.
         """
@@ -190,7 +191,7 @@ class RowSource(Source):
 
     @property
     def choices(self) -> np.ndarray:
-        """What y holds for each code."""
+        """Label for each code."""
         return self.classes
 
     @property
@@ -199,13 +200,13 @@ class RowSource(Source):
         return self.X.lengths
 
     def set_aside(self, numbers: np.ndarray) -> tuple[Sequences, list]:
-        """X and y of some sequences, which are not trained on from now on."""
+        """Remove some sequences from the training data; return their X and y."""
         self.weights = self.weights.copy()
         self.weights[numbers] = 0
         return self.X[numbers], self.labels_of(numbers)
 
     def labels_of(self, numbers: np.ndarray) -> list:
-        """What y holds, of some sequences."""
+        """Labels of some sequences, as in y."""
         choices, at = self.choices, self.X.offsets
         return [choices[self.codes[at[s] : at[s + 1]]] for s in numbers]
 
@@ -236,7 +237,7 @@ class RowSource(Source):
         return LogLikelihood(scores, self.codes, offsets, weights, l2, threads)
 
     def part(self, s: int) -> RowSource:
-        """Sequence s alone, with the labels of all."""
+        """Source of sequence s alone, with the label codes of all sequences."""
         rows = slice(self.X.offsets[s], self.X.offsets[s + 1])
         return RowSource(self.X[s : s + 1], self.codes[rows], self.classes, self.weights[s : s + 1])
 

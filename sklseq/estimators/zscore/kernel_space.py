@@ -1,4 +1,4 @@
-"""Rows of a z-score tagger in the space of a kernel: all of them, or landmarks."""
+"""Kernel of a z-score tagger between training rows, exact or approximated by landmarks."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from sklseq.objectives.zscore.moments import Sample, Statistics, extended_rows
 
 __all__ = ["KernelSpace"]
 
-# Squared distances from the mean, over the kernel's diagonal, below which scores lose digits.
+# Squared distances from the mean, over the kernel's diagonal, below which scores lose precision.
 LOST, LOST_LANDMARKS = 1e-11, 1e-8
 
 
 class KernelSpace:
-    """What a kernel knows of training rows.
+    """Kernel between training rows, and scores by sums of kernels with support rows.
 
     Parameters
     ----------
     tagger : ZScoreTagger
     source : RowSource
     gram : ndarray of shape (n_rows, n_rows), optional
-        The kernel between the rows of ``source.X``, if it is there already.
+        The kernel between the rows of ``source.X``, if it was computed before.
 
     Attributes
     ----------
     kernel : RowKernel
     support : ndarray
-        Rows of ``source.X`` that scores are sums over: all, or ``n_landmarks`` drawn ones.
+        Rows of ``source.X`` whose kernels are summed: all, or ``n_landmarks`` rows drawn at random.
     """
 
     def __init__(self, tagger: Any, source: RowSource, gram: np.ndarray | None = None):
@@ -76,7 +76,7 @@ class KernelSpace:
         return self.known
 
     def numbers(self) -> np.ndarray:
-        """Numbers of the support rows among all rows given, those of weight 0 included."""
+        """Numbers of the support rows among all rows of the user, including weight 0."""
         X, weights = self.source.given
         return np.flatnonzero(np.repeat(weights > 0, X.lengths))[self.support]
 
@@ -108,7 +108,7 @@ class KernelSpace:
             )  # fmt: skip
 
     def of_landmarks(self, coef: np.ndarray) -> np.ndarray:
-        """Coefficients of kernels with the landmarks, of weights of the rows above."""
+        """Convert weights of the rows k(x, Z) R⁻ᵀ to coefficients of kernels with the landmarks."""
         return solve_triangular(self.root, coef, trans="T", lower=True)
 
     # ------------------------------------------------------------------ the model
@@ -126,19 +126,19 @@ class KernelSpace:
         return found
 
     def _warn_far(self) -> None:
-        # Kernels of rows far from zero have lost the digits that tell rows apart.
+        # Kernels of rows far from zero are nearly equal, and their differences are rounding.
         gram = self.gram if self.is_exact else self.root @ self.root.T
         least = (LOST if self.is_exact else LOST_LANDMARKS) * gram.diagonal().max(initial=0)
         if len(gram) > 1 and 0 < centred_size(gram) < least:
             warnings.warn(
-                "Values of the kernel differ so little beside their size that rounding changes "
-                "scores; centre the columns, e.g. by PerToken(StandardScaler()).",
+                "Values of the kernel differ so little, relative to their size, that rounding "
+                "changes scores; centre the columns, e.g. by PerToken(StandardScaler()).",
                 ConvergenceWarning,
                 stacklevel=5,
             )
 
     def attributes(self, coef: np.ndarray) -> dict[str, Any]:
-        """Fitted attributes in the place of ``coef_``."""
+        """Fitted attributes that replace ``coef_``."""
         tagger, X = self.tagger, self.source.X
         if len(self.source.classes) > 1:  # one label needs no kernel
             self._warn_far()

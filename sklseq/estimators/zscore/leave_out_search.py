@@ -1,4 +1,4 @@
-"""Search for a ridge and a transition weight by the labels of sequences left out."""
+"""Search for a ridge and a transition weight by leave-one-out or folds."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from sklseq.solvers import solve_dense
 
 __all__ = ["LeaveOutSearch", "n_entries"]
 
-MAX_ENTRIES = 100_000_000  # of the matrix that leaving out each sequence holds
+MAX_ENTRIES = 100_000_000  # largest matrix of leave-one-out, in entries
 
 
 def n_entries(X: Sequences, kernel: Any = "linear") -> int:
-    """Numbers that leaving out each sequence holds."""
+    """Number of entries of the matrix that leave-one-out needs."""
     return X.n_rows * (min(X.n_rows, X.shape[1]) if kernel == "linear" else X.n_rows)
 
 
 class Answers(BaseEstimator):
-    """Given labels in the place of an estimator's, for scorers."""
+    """Estimator that predicts given labels, for scorers."""
 
     def __init__(self, labels: list):
         self.labels = labels
@@ -45,21 +45,21 @@ class Answers(BaseEstimator):
 
 
 class LeaveOutSearch:
-    """Scores of ridges and transition weights: models without a sequence label it.
+    """Scores of ridges and transition weights on sequences that the model was not trained on.
 
-    State weights and scores of pairs depend on the ridge only, so that all transition weights share
-    one solve.
+    State weights and scores of pairs depend on the ridge only, so all transition weights share one
+    linear solve.
 
     Parameters
     ----------
     problem : ZScoreProblem
-        Of all sequences.
+        Problem of all sequences.
     l2s : ndarray
     transition_weights : list of float or None
     scorer : callable(estimator, X, y) or None
         None: generalised cross-validation.
     weighted : bool
-        Whether the scorer is given weights of sequences.
+        Whether the scorer takes weights of sequences.
 
     Attributes
     ----------
@@ -121,8 +121,8 @@ class LeaveOutSearch:
     # ------------------------------------------------------------------ folds
 
     def folds(self, folds: list) -> np.ndarray:
-        """Mean scores over folds, pairs of numbers of sequences, of the same shape."""
-        given = self.source.given[1] > 0  # folds count sequences of weight 0, which are not here
+        """Mean scores over folds (train, test) of numbers of sequences, of the same shape."""
+        given = self.source.given[1] > 0  # folds also number sequences of weight 0
         number, scores = np.cumsum(given) - 1, []
         for train, test in folds:
             train, test = (number[which[given[which]]] for which in (train, test))
@@ -166,7 +166,7 @@ class LeaveOutSearch:
         return ZScoreProblem(tagger, part, gram)
 
     def _scores_of(self, problem: ZScoreProblem, train: np.ndarray, test: np.ndarray) -> Callable:
-        # Scores of the sequences left out, as a function of state weights.
+        # Function from state weights to scores of the sequences left out.
         X, whole, space = self.source.X[test], self.problem.space, problem.space
         if space is None:
             return lambda coef: np.asarray(X.rows @ coef, dtype=np.float64)
@@ -193,7 +193,7 @@ class LeaveOutSearch:
 def decode(
     problem: ZScoreProblem, left: LeftOut, weight: float | None, offsets: np.ndarray | None = None
 ) -> np.ndarray:
-    """Labels of rows with these scores; offsets of one sequence may be left out."""
+    """Decode rows with these scores; ``offsets`` may be omitted for a single sequence."""
     allowed = problem.allowed
     transition = np.where(allowed.transition, left.transition(weight), -np.inf)
     start, end = (np.where(mask, 0.0, -np.inf) for mask in (allowed.start, allowed.end))

@@ -27,22 +27,22 @@ from sklseq.solvers import cg, least_distance, solve_dense
 
 __all__ = ["FreeSystem", "PathSystem", "Separation", "separate"]
 
-# By how much a true labeling has to win: this fraction of the mean gap a row to all labelings, for
-# each wrong label. Any positive number will do; ties would leave it to the order of the labels.
+# Margin of a true labeling for each wrong label, as a fraction of its mean margin per row over all
+# labelings. Any positive number serves; with 0, ties would be resolved by the order of the labels.
 MARGIN = 0.1
-DENSE = 2_000  # rows of a matrix that is factorised
+DENSE = 2_000  # largest size of a matrix that is factorised
 TOLERANCE = 1e-10
 
 
 class Separation(NamedTuple):
-    """What :func:`separate` found.
+    """Result of :func:`separate`.
 
     Attributes
     ----------
     weights : ChainWeights
     n_constraints : int
     message : str
-        Empty, or why the weights are those without constraints.
+        Empty, or the reason why the weights do not satisfy the constraints.
     """
 
     weights: ChainWeights
@@ -51,7 +51,7 @@ class Separation(NamedTuple):
 
 
 def _join(main: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    # Matrices along the last two axes, as flat vectors.
+    # Flatten the matrices along the last two axes and join them.
     parts = [part.reshape(*part.shape[:-2], -1) for part in (main, pairs)]
     return np.concatenate(parts, axis=-1)
 
@@ -105,7 +105,7 @@ class FreeSystem:
 
 
 class PathSystem:
-    """C + 2 · l2 of any moments that give products with it, on flat weights."""
+    """C + 2 · l2 on flat weights, for moments that only give products with C."""
 
     def __init__(self, moments):
         self.moments, self.b = moments, moments.b
@@ -131,9 +131,9 @@ def separate(system, sample: Sample, allowed, cost, start: ChainWeights, max_ite
     """min ½ wᵀCw + wᵀc with w·b - μ_ℓ ≥ 1 and constraints (3), added when found violated.
 
     Constraint (3) of a sequence and a wrong labeling y is w·(φ(ȳ) - φ(y)) ≥ margin. In each round
-    every sequence decoded wrongly adds that of its best labeling. With K = GᵀC⁻¹G for the
-    constraints' vectors G, b among them, the weights are C⁻¹(G a - c), a ≥ 0 being the answer of a
-    quadratic program of as many numbers as constraints.
+    every sequence decoded wrongly adds the constraint of its best labeling. The columns of G are
+    the vectors of the constraints, and b. The weights are C⁻¹(G a - c), where a ≥ 0 solves a
+    quadratic program with the matrix K = GᵀC⁻¹G and one variable for each constraint.
 
     Parameters
     ----------
@@ -142,9 +142,9 @@ def separate(system, sample: Sample, allowed, cost, start: ChainWeights, max_ite
     allowed : Constraints
     cost : ndarray of shape (n_labels, n_labels), or None
     start : ChainWeights
-        Without constraints (3).
+        Weights without constraints (3).
     max_iter : int
-        Rounds.
+        Largest number of rounds.
 
     Returns
     -------
@@ -189,7 +189,7 @@ def separate(system, sample: Sample, allowed, cost, start: ChainWeights, max_ite
 
 
 class Program:
-    """min ½ wᵀCw + wᵀc subject to w·g ≥ h, for constraints (g, h) that become more.
+    """min ½ wᵀCw + wᵀc subject to w·g ≥ h, for constraints (g, h) that are added in rounds.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ class Program:
         self.K, self.h, self.a = np.empty((0, 0)), np.empty(0), np.empty(0)
 
     def add(self, G: np.ndarray, h) -> None:
-        """Constraints, one a row of G."""
+        """Add constraints, one for each row of G."""
         solved = self.system.solve(G.T).T
         beside, corner = self.G @ solved.T, G @ solved.T
         self.K = np.block([[self.K, beside], [beside.T, 0.5 * (corner + corner.T)]])
@@ -213,8 +213,8 @@ class Program:
         self.h = np.concatenate([self.h, h + G @ self.with_loss])
 
     def solve(self) -> np.ndarray | None:
-        """w; None if the constraints contradict each other."""
-        active = np.ones(len(self.h), dtype=bool)  # those of the last answer, and the new ones
+        """Return w; None if the constraints contradict each other."""
+        active = np.ones(len(self.h), dtype=bool)  # active at the last solution, or new
         active[: len(self.a)] = self.a > 0
         start = np.append(self.a, np.zeros(len(self.h) - len(self.a)))
         a = least_distance(self.K, self.h, active, start)
@@ -225,7 +225,7 @@ class Program:
 
 
 def _wrong_labelings(sample: Sample, allowed, weights: ChainWeights) -> list:
-    # (sequence, best path) where it is not the true one.
+    # (sequence, best path) of the sequences whose best path is not the true labeling.
     emission = np.asarray(sample.rows @ weights.coef)
     scores = np.where(allowed.transition, weights.transition, -np.inf)
     start, end = (np.where(mask, 0.0, -np.inf) for mask in (allowed.start, allowed.end))
@@ -239,7 +239,7 @@ def _wrong_labelings(sample: Sample, allowed, weights: ChainWeights) -> list:
 
 
 def _differences(sample: Sample, labelings: list) -> tuple[ChainWeights, np.ndarray]:
-    # φ_s(ȳ) - φ_s(y) and the number of wrong labels, of each pair (s, y).
+    # φ_s(ȳ) - φ_s(y) and the number of wrong labels for each pair (s, y).
     L, n = sample.n_labels, len(labelings)
     at = np.concatenate([np.arange(*sample.offsets[s : s + 2]) for s, _ in labelings])
     lengths = [len(path) for _, path in labelings]

@@ -1,4 +1,4 @@
-"""Start of a CRF from weights of the z-score: their best multiple, and iterations of L-BFGS."""
+"""Conversion of z-score weights to a CRF: best multiple, then iterations of L-BFGS."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from sklseq.objectives.scores.score_map import observed_support
 
 __all__ = ["ALL_WEIGHTS", "as_crf", "best_scale"]
 
-ROWS = 50_000  # on which a scale is found, at most: it need not be exact
+ROWS = 50_000  # largest number of rows for the estimate of a scale, which need not be exact
 LARGEST = 2.0**30
 PRECISION = 0.01
-# Weights of the z-score are of all states and transitions, also of those that y lacks.
+# The z-score has weights of all states and transitions, also of those that do not occur in y.
 ALL_WEIGHTS = {"all_possible_states": True, "all_possible_transitions": True}
 
 
@@ -30,17 +30,17 @@ class Ray:
 
         f'(k) = Σ_s ω_s (E w·φ_s(y) - w·φ_s(ȳ)) + 2 · l2 · k ‖w‖² + l1 ‖w‖₁,
 
-    the expectation being under the CRF with the weights k · w. It rises, as f is convex.
+    where E is the expectation under the CRF with weights k · w. f' increases, as f is convex.
 
     Parameters
     ----------
     crf : CRFTagger
-        With the weights w; those that its training drops count as 0.
+        Has the weights w; weights that its training drops count as 0.
     X : Sequences
     codes : ndarray of shape (n_rows,)
     weights : ndarray of shape (n_sequences,)
     square : float, optional
-        Squared norm of the weights of rows, if it is not that of ``coef_``.
+        Squared norm of the state weights, if it differs from that of ``coef_``.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Ray:
         self.slope = crf.l1 * (np.abs(coef).sum() + np.abs(finite).sum())
         self.chain = {"start": crf.start_.astype(float), "end": crf.end_.astype(float)}
         self.transition, self.finite = transition, finite
-        # Every k-th sequence, as if the others were like it.
+        # A sample: every k-th sequence represents k sequences.
         chosen = np.arange(0, len(X), 1 + X.n_rows // ROWS)
         part, kept = X[chosen], np.repeat(np.isin(np.arange(len(X)), chosen), X.lengths)
         self.codes, self.offsets = codes[kept], part.offsets
@@ -88,10 +88,10 @@ class Ray:
 
 
 def best_scale(crf, X: Sequences, y, weights: np.ndarray, square: float | None = None) -> float:
-    """The k > 0 at which k times the weights of ``crf`` have the least objective, about.
+    """Return k > 0 such that k times the weights of ``crf`` nearly minimise its objective.
 
-    1 if no multiple is better than zero. Costs some ten forward-backward passes over at most 50
-    thousand rows.
+    Returns 1 if no multiple is better than zero. Costs some ten forward-backward passes over at
+    most 50 thousand rows.
     """
     codes = encode_labels(read_labels(y, X), crf.classes_, X.offsets)
     ray = Ray(crf, X, codes, weights, square)
@@ -114,10 +114,10 @@ CHAIN = ("coef_", "transition_", "start_", "end_")
 def as_crf(
     tagger: Any, source: RowSource, fitted: dict[str, Any], space: KernelSpace | None = None
 ) -> dict[str, Any]:
-    """Attributes of the CRF of best multiple, and of ``refine`` iterations of L-BFGS from it.
+    """Return attributes of the CRF of best multiple, after ``refine`` iterations of L-BFGS.
 
-    With a kernel, the CRF is that of weights in its space: A, the coefficients of the support
-    rows, have the squared norm tr AᵀKA. Scores of rows then take the place of rows.
+    With a kernel, the CRF has weights in the kernel's space: the coefficients A of the support rows
+    have the squared norm tr AᵀKA, and scores of rows replace the rows.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def as_crf(
     fitted : dict
         Attributes of the weights of largest z-score.
     space : KernelSpace, optional
-        Of a kernel; without ``refine``.
+        Given with a kernel, which excludes ``refine``.
     """
     from sklseq.estimators.crf.crf_tagger import CRFTagger
 

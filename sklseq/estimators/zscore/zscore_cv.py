@@ -1,4 +1,4 @@
-"""Z-score tagger whose ridge and transition weight are found by cross-validation."""
+"""Z-score tagger with cross-validation of its ridge and transition weight."""
 
 from __future__ import annotations
 
@@ -30,52 +30,52 @@ from sklseq.estimators.zscore.zscore_tagger import ZScoreTagger
 
 __all__ = ["ZScoreTaggerCV"]
 
-# Parameters of the tagger that trains.
+# Parameters passed on to ``ZScoreTagger``.
 SHARED = (
     "loss", "transitions", "class_weight", "kernel", "gamma", "degree", "coef0", "n_landmarks",
     "cache_size", "constraints", "refine", "probability", "n_jobs", "random_state",
 )  # fmt: skip
-FEW_ENTRIES = 4_000_000  # of a matrix, up to which each sequence is left out by default
+FEW_ENTRIES = 4_000_000  # largest matrix, in entries, with leave-one-out by default
 
 
 class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
     """:class:`ZScoreTagger` that finds its ridge and transition weight by leaving out sequences.
 
-    A ridge costs one linear solve a fold, and a transition weight only decoding: scores of rows
-    do not depend on it. With few rows or features each sequence is left out in turn, and nothing
-    is fitted anew: one eigendecomposition gives, for every ridge, what weights trained on the
-    other sequences score each sequence.
+    A ridge costs one linear solve for each fold, and a transition weight only decoding, as scores
+    of rows do not depend on it. With few rows or features each sequence is left out in turn without
+    new fits: for every ridge, one eigendecomposition gives the scores of each sequence by weights
+    trained on the other sequences.
 
     Parameters
     ----------
     l2s : array-like of float, default=(0.001, 0.01, 0.1, 1.0, 10.0)
         Ridges to try, above 0.
     transition_weights : iterable, default=(None, 0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-        Values of ``transition_weight`` to try, None being its default.
+        Values of ``transition_weight`` to try; None is its default.
     cv : int, splitter, iterable, "leave-one-out" or None, default=None
         How sequences are left out: folds as in scikit-learn, or each in turn, in closed form. None:
-        the latter if n_rows · min(n_rows, n_features) is at most 4 million (with a kernel n_rows²,
-        and without landmarks), else 5 folds.
+        each in turn if n_rows · min(n_rows, n_features) is at most 4 million (with a kernel
+        n_rows², and without landmarks), else 5 folds.
     scoring : str, callable or None, default="token_accuracy"
         Scorer of predicted labels, or the name of one in ``sklseq.metrics``, such as "span_f1";
         None is "token_accuracy". A scorer is called as ``scorer(answers, X, y)``, where ``answers``
         only has the method ``predict``.
         "gcv": generalised cross-validation of the regression of labels on rows,
-        without decoding or folds (``cv`` must be None); the transition weight is then the first.
+        without decoding or folds (``cv`` must be None); it uses the first transition weight.
     loss : {"hamming"}, array-like, dict, callable or None, default="hamming"
         As in :class:`ZScoreTagger`.
     transitions : {"information", "covariance"}, default="information"
-        As in :class:`ZScoreTagger`, where the default is the paper's.
+        As in :class:`ZScoreTagger`, whose default "covariance" is the method of the paper.
     class_weight : dict, "balanced" or None, default=None
-        As in :class:`ZScoreTagger`; "balanced" is that of each fold, or of all rows where each
-        sequence is left out in closed form.
+        As in :class:`ZScoreTagger`; "balanced" is computed for each fold, or from all rows with
+        leave-one-out.
     kernel : {"linear", "poly", "rbf", "precomputed"} or callable, default="linear"
         As in :class:`ZScoreTagger`. One Gram matrix serves all folds, ridges and weights;
         columns of "precomputed" are cut with the folds.
     gamma : {"scale", "auto"} or float, default="scale"
-        "scale" is that of all rows, in all folds.
+        "scale" is computed from all rows and used in all folds.
     gammas : array-like of float or None, default=None
-        Values of ``gamma`` to try, above 0, in the place of ``gamma``.
+        Values of ``gamma`` to try, above 0; they replace ``gamma``.
     degree : int, default=3
     coef0 : float, default=0.0
     n_landmarks : int or None, default=None
@@ -83,29 +83,29 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
     cache_size : float, default=1000
         As in :class:`ZScoreTagger`.
     constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
-        Transitions that may occur in answers, those scored here included.
+        Transitions that may occur in predictions, also during cross-validation.
     refine : int, default=0
     probability : bool, default=False
-        As in :class:`ZScoreTagger`, of the tagger that is trained on all sequences; candidates are
-        compared without.
+        As in :class:`ZScoreTagger`, for the tagger trained on all sequences; cross-validation does
+        not use these two.
     n_jobs : int or None, default=None
         Threads.
     random_state : int, RandomState instance or None, default=None
-        Of landmarks.
+        Seed of the draw of landmarks.
 
     Attributes
     ----------
     l2_, transition_weight_ : float
-        The best. Of equally good ones, the largest ridge, the first transition weight and the
-        first gamma.
+        The best values. Ties go to the largest ridge, the first transition weight and the first
+        gamma.
     gamma_ : float
-        Of "poly" and "rbf": the best.
+        For "poly" and "rbf": the best value.
     best_score_ : float
         Their score, or minus their criterion for "gcv".
     cv_scores_ : ndarray of shape ([n_gammas,] n_l2s, n_transition_weights)
-        All scores: with folds their mean over folds, otherwise that of all sequences together.
+        All scores: with folds the mean over folds, otherwise the score of all sequences together.
     classes_, coef_, transition_, zscore_, ...
-        As in :class:`ZScoreTagger`, trained with the best on all sequences.
+        As in :class:`ZScoreTagger`, trained with the best values on all sequences.
 
     Raises
     ------
@@ -116,9 +116,9 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
     Notes
     -----
     Leaving out each sequence costs O(n_rows · n_features · min(n_rows, n_features)) once, and
-    O(n_rows · min(...)) a ridge. Labels are those of fitting anew, but where two labelings
-    score the same to the last digits, of which rounding then chooses. That holds from an ``l2`` of
-    about 1e-10 times the largest squared size of a column on; below, some labels differ.
+    O(n_rows · min(...)) for each ridge. Labels equal those of new fits, except where two labelings
+    tie up to rounding. This holds for an ``l2`` of at least about 1e-10 times the largest squared
+    norm of a column; below, some labels differ.
 
     Examples
     --------
@@ -199,9 +199,9 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
         X : list of sequences
         y : list of label sequences
         sample_weight : array-like of shape (n_sequences,), optional
-            Of sequences in training, and in scores, if the scorer has an argument sample_weight.
+            Weights in training, and in scores if the scorer has an argument sample_weight.
         groups : array-like of shape (n_sequences,), optional
-            For the splitter.
+            Groups for the splitter.
 
         Returns
         -------

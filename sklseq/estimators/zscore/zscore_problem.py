@@ -1,4 +1,4 @@
-"""Training of a z-score tagger: its linear system, the solver, and the fitted attributes."""
+"""Training of a z-score tagger: linear system, solver and fitted attributes."""
 
 from __future__ import annotations
 
@@ -57,20 +57,20 @@ __all__ = [
     "solve_statistics",
 ]
 
-FACTORISED = 2_000  # columns of dense rows up to which conjugate gradients may give way
-# Fraction of the largest column that the ridge must be for the stop of conjugate gradients to be
-# trusted: their error is at most tol times the root of the condition number.
+FACTORISED = 2_000  # largest number of dense columns for which a factorisation may replace "cg"
+# Least ridge, as a fraction of the largest column, for which the stopping rule of conjugate
+# gradients is reliable: their error is at most tol times the root of the condition number.
 WELL = 1e-3
 DIRECT = 1_000  # features up to which solver="auto" factorises
-ATTAINABLE = 1e-8  # fraction of the right-hand side down to which a residual is tested in float64
-SINGLE = 1e-4  # the least tol for which conjugate gradients on sparse rows are done in float32
-# What is reported of a factorisation.
+ATTAINABLE = 1e-8  # least relative residual that is tested in float64
+SINGLE = 1e-4  # least tol for which conjugate gradients on sparse rows use float32
+# Result reported for a factorisation.
 DIRECTLY = SolverResult(np.zeros(0), 0.0, 1, True, [1.0, 0.0], "direct")
-MAX_PROGRAMS, MAX_WEIGHTS = 20_000, 4_000  # of moments="dp"
+MAX_PROGRAMS, MAX_WEIGHTS = 20_000, 4_000  # limits of moments="dp"
 
 
 class Solution(NamedTuple):
-    """Weights of the largest z-score.
+    """Weights that maximise the z-score, and details of their computation.
 
     Attributes
     ----------
@@ -79,13 +79,13 @@ class Solution(NamedTuple):
         α of C⁻¹(α b - c).
     zscore : float
     result : SolverResult
-        Of the linear system.
+        Result of the linear solver.
     transition_weight : float or None
         κ; None where it has no meaning.
     n_constraints : int or None
-        With ``separate``.
+        Number of constraints with ``separate``.
     message : str
-        Why these are not the weights that ``separate`` asks for.
+        Reason why the weights do not satisfy ``separate``; empty if they do.
     """
 
     weights: ChainWeights
@@ -98,14 +98,14 @@ class Solution(NamedTuple):
 
 
 class ZScoreProblem:
-    """The z-score of one training set, and how it is maximised.
+    """The z-score of one training set, and its maximisation.
 
     Parameters
     ----------
     tagger : ZScoreTagger
     source : RowSource
     gram : ndarray of shape (n_rows, n_rows), optional
-        Of a kernel between rows, if it is there already.
+        Kernel between rows, if it was computed before.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class ZScoreProblem:
         None for the linear kernel.
     sample : Sample
     allowed, trained : Constraints
-        In answers, and in labelings that moments are over.
+        Constraints of predictions, and of the labelings that moments are computed over.
     cost : ndarray of shape (n_labels, n_labels), or None
     """
 
@@ -140,7 +140,7 @@ class ZScoreProblem:
     def solve(self) -> Solution:
         """Solve the linear system, and add constraints if ``separate`` asks for it."""
         tagger, sample = self.tagger, self.sample
-        if sample.n_labels == 1:  # one labeling, no variance: C = 0 and, but for rounding, b = 0
+        if sample.n_labels == 1:  # one labeling: C = 0 and b = 0 up to rounding
             n = sample.rows.shape[1] if self.space is None else len(self.space.support)
             zeros = ChainWeights(np.zeros((n, 1)), np.zeros((1, 1)))
             result = SolverResult(zeros.coef, 0.0, 0, True, [0.0], "residual")
@@ -165,7 +165,7 @@ class ZScoreProblem:
         return solution._replace(zscore=z, **found._asdict())
 
     def attributes(self, solution: Solution) -> dict[str, Any]:
-        """All that a fitted tagger has."""
+        """All attributes of the fitted tagger."""
         fitted = chain_attributes(
             solution.weights, self.allowed, self.source.classes, self.source.vectorizer,
             self.source.X.dtype,
@@ -202,7 +202,7 @@ def chain_attributes(
 
 
 def pair_rule(tagger: Any) -> PairRule:
-    """How ``transitions`` and ``transition_weight`` score pairs of labels."""
+    """Return the rule by which ``transitions`` and ``transition_weight`` score pairs of labels."""
     return PairRule(tagger.transitions, tagger.transition_weight)
 
 
@@ -220,7 +220,7 @@ def check_natural(tagger: Any) -> None:
 
 
 def check_linear(tagger: Any) -> None:
-    """Raise ValueError if there is a kernel where only weights of features will do."""
+    """Raise ValueError if there is a kernel and the method needs weights of features."""
     if tagger.kernel != "linear":
         raise ValueError(
             f"kernel={tagger.kernel!r} needs a closed form: moments='exact', separate=False and "
@@ -229,7 +229,7 @@ def check_linear(tagger: Any) -> None:
 
 
 def check_unweighted(tagger: Any) -> None:
-    """Raise ValueError if labels are weighed where moments are sums over labelings."""
+    """Raise ValueError if ``class_weight`` is given and moments are sums over labelings."""
     if tagger.class_weight is not None:
         raise ValueError(
             "class_weight needs a closed form: moments='exact', separate=False and "
@@ -238,7 +238,7 @@ def check_unweighted(tagger: Any) -> None:
 
 
 def is_free(allowed: Constraints) -> bool:
-    """Whether any labeling may occur."""
+    """Whether every labeling is allowed."""
     return all(mask.all() for mask in allowed)
 
 
@@ -282,7 +282,7 @@ def _solve_kernel(tagger, sample: Sample, cost, space: KernelSpace) -> Solution:
 def solve_statistics(
     statistics: Statistics, cost: np.ndarray | None, l2: float, rule: PairRule
 ) -> Solution:
-    """The solution from sums over rows alone."""
+    """Return the solution from sufficient statistics, without the rows."""
     L = len(statistics.labels)
     V, products = solve_sums(statistics, 2 * L * l2)
     maximum = combine(products, statistics, cost, l2, rule)
@@ -305,7 +305,7 @@ def _solve_rows(tagger, sample: Sample, ridge: float, threads: Threads):
     extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
     rows = CentredRows(extended, sample.row_weights)
     system = RidgeSystem(rows, sample.y, sample.n_labels, ridge)
-    # Conjugate gradients do not resolve the difference of nearly equal columns.
+    # Conjugate gradients do not separate nearly equal columns.
     alike = ridge * system.preconditioner.min() < WELL
     if alike and extended.shape[1] <= FACTORISED:
         return _factorise(tagger, sample, ridge, threads)
@@ -315,8 +315,8 @@ def _solve_rows(tagger, sample: Sample, ridge: float, threads: Threads):
 
 
 def _solve_eliminated(tagger, sample: Sample, ridge: float, threads: Threads):
-    # In float32 if that is precise enough: the residual that iterations update is then computed
-    # anew.
+    # Use float32 if it is precise enough. The residual is then recomputed from the solution, as
+    # iterations only update it.
     tol = float(tagger.tol)
     for dtype in [np.float32, np.float64] if tol >= SINGLE else [np.float64]:
         system = EliminatedRidge(sample, ridge, threads, dtype)
@@ -415,7 +415,7 @@ def training_zscore(sample: Sample, allowed: Constraints, cost, chain: ChainWeig
 
 
 def free_zscore(sample: Sample, statistics: Statistics, cost, chain: ChainWeights) -> float:
-    """The same where every labeling may occur, labels being weighed."""
+    """The z-score of the true labels with weighted labels, where every labeling is allowed."""
     main, pairs = decompose(chain)
     ends = chain_columns(sample.offsets, sample.n_labels)
     scores = np.asarray(sample.rows @ main[:-2]) + ends @ main[-2:]
@@ -424,7 +424,7 @@ def free_zscore(sample: Sample, statistics: Statistics, cost, chain: ChainWeight
 
 
 def labeling_scores(emission, transition, offsets, y, allowed: Constraints, cost=None):
-    """(score of y, mean, variance) of each sequence, a loss added to the scores of the others."""
+    """Return (score of y, mean, variance) for each sequence; ``cost`` is added to wrong labels."""
     n = len(offsets) - 1
     after = row_positions(offsets)[2]
     owner = np.repeat(np.arange(n), np.diff(offsets))

@@ -1,4 +1,4 @@
-"""Sequence taggers trained by one linear solve: the z-score."""
+"""Linear-chain tagger trained by one linear solve, which maximises the z-score."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SequenceZScores", "ZScoreTagger"]
 
-# What partial_fit adds up, in the order of Statistics.
+# Attributes of the sums of partial_fit, in the order of the fields of Statistics.
 STATISTICS = ("gram_", "observed_", "means_", "transition_counts_", "label_counts_")
-# What only some fits set.
+# Attributes that only some fits set; deleted before each fit.
 STALE = {
     *STATISTICS,
     "n_constraints_",
@@ -102,14 +102,14 @@ def _has_probabilities(tagger: Any) -> bool:
 
 
 class SequenceZScores(NamedTuple):
-    """How far the score of a labeling stands out; see :meth:`ZScoreTagger.sequence_zscore`.
+    """Z-scores of labelings; see :meth:`ZScoreTagger.sequence_zscore`.
 
     Attributes
     ----------
     zscore : ndarray of shape (n_sequences,)
         Standard deviations above the mean score of all labelings.
     p_value : ndarray of shape (n_sequences,)
-        Fraction of labelings that score higher, were the scores normal.
+        Fraction of labelings that score higher, if scores were normally distributed.
     """
 
     zscore: np.ndarray
@@ -137,11 +137,11 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     ----------
     loss : {"hamming"}, array-like, dict, callable or None, default="hamming"
         None is Equation (4) of the paper, "hamming" its §5.1. A matrix (n_labels, n_labels) gives
-        the loss of each true label (row) taken for another (column), in the order of the sorted
-        labels; a dict, by (true label, wrong label), is 1 where it has none, and may name labels
-        that y lacks; a callable returns that of these two.
+        the loss of predicting a label (column) for a true label (row), in the order of the sorted
+        labels. A dict has losses by (true label, wrong label), 1 for missing pairs, and may have
+        labels that do not occur in y. A callable takes both labels and returns the loss.
     l2 : float, default=1.0
-        Ridge. 0 is the paper's parameter-free form; of many solutions, that of minimum norm.
+        Ridge. 0 is the paper's parameter-free form, with the solution of minimum norm.
     transitions : {"covariance", "information"}, default="covariance"
         Scores of pairs of successive labels. "covariance": the part D of ``docs/maths``, which
         maximises the z-score. It compares counts with those of uniform labels, so that a frequent
@@ -152,7 +152,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         κ, by which these scores are multiplied. With "covariance", κ = 1 is the problem without a
         loss; with "information", κ = 1 adds the scores as they are to the regression of label
         indicators. None: with "covariance" κ = α / (α + 1 / n_labels) for the Hamming loss, which
-        maximises the z-score and may be far from what decodes best; with "information" 0.07.
+        maximises the z-score but may decode far worse than another value; with "information" 0.07.
         :class:`ZScoreTaggerCV` chooses it.
     class_weight : dict, "balanced" or None, default=None
         Weight of a row by its true label, times that of its sequence, in the regression of labels
@@ -160,16 +160,16 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         below 1 helps.
     kernel : {"linear", "poly", "rbf", "precomputed"} or callable, default="linear"
         Kernel between rows, as in :class:`HMSVMTagger`: the ridge regression of labels on rows is
-        solved in its space, in closed form, with one coefficient a training row and label. A
+        solved in its space, in closed form, with one coefficient for each training row and label. A
         callable takes two matrices of rows; with "precomputed", rows of X hold their kernel with
         each training row.
     gamma : {"scale", "auto"} or float, default="scale"
-        Of "poly", (gamma · x·z + coef0)^degree, and "rbf", exp(-gamma · ‖x - z‖²).
+        Parameter of "poly", (gamma · x·z + coef0)^degree, and "rbf", exp(-gamma · ‖x - z‖²).
     degree : int, default=3
     coef0 : float, default=0.0
     n_landmarks : int or None, default=None
-        Number of training rows, drawn at random, by whose kernels all rows are represented
-        (Nyström's approximation), where the Gram matrix of all rows is too large. Not for "linear"
+        Number of training rows, drawn at random, whose kernels represent all rows (Nyström's
+        approximation), for data whose Gram matrix is too large. Not for "linear"
         and "precomputed".
     cache_size : float, default=1000
         Megabytes that the Gram matrix may take: 8 · n_rows², or 8 · n_landmarks².
@@ -180,18 +180,19 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     n_paths : int, default=100
         Labelings drawn of each sequence, for ``moments="sampling"``.
     constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
-        Transitions that may occur in answers. Rows from, columns to, in the order of the sorted
-        labels.
+        Allowed transitions in predictions, from the label of the row to that of the column, in the
+        order of the sorted labels.
     constrained : {"decoding", "training"}, default="decoding"
-        Where ``constraints`` hold. "training": b and C, too, are sums over allowed labelings only.
-        This takes tens of times as long as the closed form of free labels, and rarely gains.
+        Where ``constraints`` hold. "training": b and C are sums over allowed labelings only, too.
+        This takes tens of times as long as the closed form over all labelings and rarely improves
+        accuracy.
     separate : bool, default=False
         Whether every true labeling must also have the highest score of its sequence. Violated
         constraints of this kind are added until there are none, as §6 of the paper proposes for
         separable data. On other data they are dropped, with a warning.
     solver : {"auto", "direct", "cg"}, default="auto"
         "direct" factorises a matrix of n_features², "cg" is conjugate gradients on the rows;
-        "auto" takes the former up to 1000 features.
+        "auto" is "direct" up to 1000 features.
     max_iter : int, default=500
         Iterations of conjugate gradients, or rounds of constraints with ``separate``.
     tol : float, default=1e-3
@@ -203,9 +204,9 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     refine : int, default=0
         Iterations of L-BFGS on the likelihood of a :class:`CRFTagger` with the same ``l2`` and
         ``constraints`` and all states and transitions, from the best multiple of the weights of
-        largest z-score; none raises its objective. Some 20 come near the CRF's accuracy. The first
-        and the last label then have weights too. Of the linear kernel only: with another, an
-        iteration would read all kernels between rows.
+        largest z-score; no iteration raises its objective. About 20 come near the CRF's accuracy.
+        The first and the last label then have weights too. Only for the linear kernel: with other
+        kernels, an iteration would read all kernels between rows.
     probability : bool, default=False
         Whether to multiply the weights by the factor that minimises a CRF's objective on the
         training data, which makes ``predict_proba`` available. Predicted labels stay the same.
@@ -223,24 +224,24 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     classes_ : ndarray of shape (n_labels,)
         Labels, sorted.
     coef_ : ndarray of shape (n_features, n_labels)
-        State weights; of the linear kernel only.
+        State weights; for the linear kernel only.
     dual_coef_ : ndarray of shape (n_support, n_labels)
-        Of other kernels: the scores of a row are its kernels with the support rows times these.
+        For other kernels: a row has as scores its kernels with the support rows, times these.
     support_ : ndarray of shape (n_support,)
         Training rows, counted over all sequences, that have coefficients: all, or the landmarks.
     n_support_ : int
     support_vectors_ : ndarray or CSR matrix of shape (n_support, n_features)
         These rows; not for "precomputed".
     gamma_ : float
-        Of "poly" and "rbf": the number that ``gamma`` stands for.
+        For "poly" and "rbf": the number that ``gamma`` stands for.
     transition_ : ndarray of shape (n_labels, n_labels)
         Weights of label i followed by j; -inf where forbidden.
     start_, end_ : ndarray of shape (n_labels,)
         0, or -inf where forbidden; with ``refine``, weights.
     scale_ : float
-        With ``probability`` or ``refine``: what weights were multiplied by.
+        With ``probability`` or ``refine``: the factor by which weights were multiplied.
     zscore_ : float
-        The z-score of the training labels, their loss included.
+        The z-score of the training labels, including the loss.
     multiplier_ : float
         α in w = C⁻¹(α b - c); 1 without a loss.
     transition_weight_ : float
@@ -265,10 +266,10 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     With a kernel, the cost is n_rows³ / 3 operations and 24 · n_rows² bytes; with landmarks,
     O(n_rows · n_landmarks²) and O(n_landmarks²).
 
-    Free labels are independent under the uniform distribution, and the problem falls apart into
-    ridge regression of label indicators on the rows and a closed form for transitions: see
-    ``docs/maths``. Cost of "exact": O(n_features³) once; or of many sparse features
-    O(nnz · n_labels) an iteration and O(k³) once, for the k ≤ 2000 most frequent.
+    Without constraints, labels are independent under the uniform distribution, and the problem
+    separates into ridge regression of label indicators on the rows and a closed form for
+    transitions: see ``docs/maths``. Cost of "exact": O(n_features³) once; with many sparse
+    features O(nnz · n_labels) for each iteration and O(k³) once, for the k ≤ 2000 most frequent.
     With ``constrained="training"`` an iteration is O(nnz · n_labels + n_rows · n_labels²).
 
     References
@@ -423,7 +424,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     def _check_refine(self) -> None:
         check_numbers(self, "refine", whole=True)
         if isinstance(self.refine, bool):
-            raise ValueError(f"refine must be a number of iterations, as 20; got {self.refine}.")
+            raise ValueError(f"refine must be an integer of at least 0; got {self.refine}.")
         if self.kernel != "linear" and self.refine:
             raise ValueError(
                 "refine needs weights of features, which kernel="
@@ -451,23 +452,23 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> ZScoreTagger:
-        """Train on further sequences: after all parts, the weights are those of one ``fit``.
+        """Train on further sequences; after all parts, the weights equal those of one ``fit``.
 
-        Sums of products of features are kept, O(n_features²) numbers, so features must be few;
-        sequences are not kept. Another ``l2``, loss or ``transition_weight`` needs no data:
-        ``tagger.set_params(l2=0.3).partial_fit([], [])`` solves anew from the sums, by one
-        factorisation of O(n_features³), as every call does.
+        Only sums of products of features are kept, O(n_features²) numbers, so there must be few
+        features. Another ``l2``, loss or ``transition_weight`` needs no data:
+        ``tagger.set_params(l2=0.3).partial_fit([], [])`` solves the system of the sums again. Every
+        call does one factorisation of O(n_features³).
 
         Parameters
         ----------
         X : list of sequences
             Arrays of columns that stay the same. New attributes of dicts and attribute lists become
-            further columns, as if they had been 0 before. Where they would make more than 4000, all
-            new ones of the call are left out, with one warning. Later calls may be without rows, or
-            with weights that are all 0: these change nothing.
+            further columns, as if they had been 0 before. If there were more than 4000 columns, all
+            new attributes of the call are left out, with one warning. Later calls may have no rows,
+            or only weights of 0; these change nothing.
         y : list of label sequences
         classes : array-like of shape (n_labels,), optional
-            All labels there will be; needed in the first call.
+            All labels of this and later calls; required in the first call.
         sample_weight : array-like of shape (n_sequences,), optional
 
         Returns
@@ -499,7 +500,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         classes = read_classes(classes) if known is None else known
         cost = resolve_loss(self.loss, classes)
         codes = encode_labels(labels, classes, rows.offsets)
-        if not weights @ rows.lengths:  # of a later call
+        if not weights @ rows.lengths:  # only in a later call
             return self._solve_anew(classes)
         factors = read_class_weight(self.class_weight, classes, codes, True)
         sample = Sample(rows.rows, rows.offsets, codes, weights, len(classes), factors)
@@ -521,8 +522,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     def _check_partial(self, classes: Any, known) -> None:
         if self.moments != "exact" or self.constraints is not None or self.separate:
             raise ValueError(
-                "partial_fit needs moments='exact', constraints=None and separate=False: only "
-                "then are sums enough. Use fit."
+                "partial_fit needs moments='exact', constraints=None and separate=False, as "
+                "other settings need the sequences; use fit."
             )
         if isinstance(self.class_weight, str):
             raise ValueError(
@@ -557,7 +558,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
             )
 
     def _extended(self, X: SequencesLike) -> DictFeatures | None:
-        # The transformer of dicts with the new attributes of X, unless columns are too many.
+        # The transformer of dicts with the new attributes of X, unless there are too many columns.
         if self.vectorizer_ is None or input_form(X) not in ("dicts", "attributes"):
             return self.vectorizer_
         extended = copy(self.vectorizer_).extend(X)
@@ -598,7 +599,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         ----------
         X : list of sequences
         known : list of label sequences, optional
-            As in :meth:`predict`: probabilities are those given that labels agree with it.
+            As in :meth:`predict`: probabilities are conditional on the known labels.
 
         Returns
         -------
@@ -607,11 +608,10 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         return self._probabilities(X, known)
 
     def sequence_zscore(self, X: SequencesLike, y: LabelsLike) -> SequenceZScores:
-        """How many standard deviations labelings score above the mean, one by one.
+        """Z-score of each labeling: standard deviations of its score above the mean.
 
-        The mean and the variance are over all labelings of the sequence that are allowed, each as
-        likely as any other. The p-value takes the scores to be normal: for long sequences they
-        nearly are.
+        Mean and variance are over all allowed labelings of the sequence with equal probabilities.
+        The p-value assumes normally distributed scores, which is nearly true for long sequences.
 
         Parameters
         ----------
@@ -648,24 +648,25 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         sample_weight: ArrayLike | None = None,
         **parameters: Any,
     ) -> CRFTagger:
-        """A :class:`CRFTagger` with these weights, whose ``fit`` goes on from them.
+        """Return a :class:`CRFTagger` with these weights, whose ``fit`` starts from them.
 
-        Weights of the z-score have no scale, and a CRF's have one. With training data, that
-        multiple is taken which has the least objective of the CRF. Train both with the same ``l2``.
+        Weights of the z-score have no scale, but weights of a CRF have one. With training data, the
+        multiple with the least CRF objective is used. Train both with the same ``l2``.
 
         Parameters
         ----------
         X : list of sequences, optional
         y : list of label sequences, optional
         scale : float, optional
-            What weights are multiplied by, above 0; by default found on X and y, or 1 without
-            them. Predictions stay; probabilities become sharper.
+            Factor of the weights, above 0; by default found on X and y, or 1 without them.
+            Predictions do not change; larger factors give sharper probabilities.
         sample_weight : array-like of shape (n_sequences,), optional
         **parameters
-            Of the new tagger; ``warm_start``, ``all_possible_states`` and
-            ``all_possible_transitions`` are True unless given. With False for one of the latter,
-            ``fit`` drops the weights of states, or transitions, that y lacks, and the multiple is
-            that from which it then starts best: call ``fit`` before ``predict_proba``.
+            Parameters of the new tagger; ``warm_start``, ``all_possible_states`` and
+            ``all_possible_transitions`` are True unless given. If one of the last two is False,
+            ``fit`` drops the weights of states or transitions that do not occur in y, and the
+            factor is the best one for the remaining weights: call ``fit`` before
+            ``predict_proba``.
 
         Returns
         -------
