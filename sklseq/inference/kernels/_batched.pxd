@@ -1,10 +1,10 @@
-"""Scaled recursions and best paths for a batch of sequences: a row of the matrix serves many.
+"""Scaled recursions and best paths for a batch of sequences, which share each row of the matrix.
 
 For many labels the L x L matrix no longer fits the first-level cache, and a recursion over one
-sequence reads all of it for every row. Here the sequences of a batch advance together, the
-longest first, so that those that have a row t are the first n of them; a block of eight lanes of
-the matrix stays in the cache while it is multiplied with row t - 1 of each, four or eight at a
-time in registers. Sums over i are taken in the order of `_recursions.pxd`.
+sequence reads all of it for every row. Here all sequences of a batch are at the same row t. They
+are sorted from the longest to the shortest, so that those with a row t are the first n. A block of
+eight lanes of the matrix stays in the cache while it is multiplied with row t - 1 of each sequence,
+four or eight at a time in registers. Sums over i have the order of `_recursions.pxd`.
 """
 
 from libc.math cimport INFINITY, NAN, log
@@ -43,7 +43,7 @@ cdef inline void multiply_rows(
                     <Lanes8*> NULL, x + first[s] * width, 1, matrix + j, L, width, acc
                 )
             else:
-                for r in range(G):  # the last stands in for those that are missing
+                for r in range(G):  # missing rows are filled with the last one
                     rows[r] = x + first[s + min(r, m - 1)] * width
                 products(rows, m, 1, matrix + j, L, width, acc)
             for r in range(m):
@@ -75,8 +75,8 @@ cdef inline Py_ssize_t longest(const Batch* q) noexcept nogil:
 cdef inline void drop_failed(
     Batch* q, real* alpha, real* e, real* c, double* log_z
 ) noexcept nogil:
-    # log_z becomes sum_t log c_t, and c_t its inverse; sequences whose log_z is NaN leave the
-    # batch, and zeros keep their rows from the pair marginals.
+    # log_z becomes sum_t log c_t, and c becomes 1 / c_t. Sequences whose log_z is NaN are removed
+    # from the batch; their rows become zeros, which add nothing to the pair marginals.
     cdef Py_ssize_t s, k, t, first, W = q.width, kept = 0
     cdef double total, product
     for s in range(q.n):
@@ -101,8 +101,8 @@ cdef inline void forward_batch(
     const real* psi, real* e, const real* E, real* alpha, real* c, double* log_z, Batch* q,
     bint check, const Lists* columns
 ) noexcept nogil:
-    # As `forward`, with the matrix E, or sparse lists of its columns unless NULL. log_z[ids[s]]
-    # becomes sum_t log c_t, c_t its inverse; sequences with NaN leave the batch.
+    # `forward` of a batch with sparse lists of the columns of E, or with E itself if they are NULL.
+    # log_z[ids[s]] becomes sum_t log c_t, c becomes 1 / c_t; sequences with NaN are removed.
     cdef Py_ssize_t t, s, row, j, active = q.n, W = q.width
     cdef real total
     cdef real* now
@@ -143,7 +143,7 @@ cdef inline void backward_batch(
     const real* Et, const real* alpha, const real* inverse_c, real* e, real* marginals,
     const Batch* q, const Lists* rows
 ) noexcept nogil:
-    # As `backward`, without pair marginals; rows: sparse lists of the rows of E, or NULL.
+    # `backward` of a batch, without pair marginals; rows: sparse lists of the rows of E, or NULL.
     cdef Py_ssize_t t, s, row, j, ahead = 0, active = 0, W = q.width
     for t in range(longest(q) - 1, -1, -1):
         while active < q.n and q.length[active] > t:
@@ -173,8 +173,8 @@ cdef inline void weigh_rows(
     real* alpha, real* u, const Py_ssize_t* order, const Py_ssize_t* first,
     const Py_ssize_t* length, const double* weights, Py_ssize_t n, Py_ssize_t width
 ) noexcept nogil:
-    # Each sequence's weight goes into u where it makes it smaller, else into alpha, which is at
-    # most 1: neither can overflow. The first u of a sequence has no alpha before it.
+    # Multiply u by the weight of its sequence if that is at most 1 in magnitude, else alpha, which
+    # is at most 1: neither can overflow. The first u of a sequence becomes 0: no alpha precedes it.
     cdef Py_ssize_t s, j, k
     cdef double weight
     cdef real* rows
@@ -224,7 +224,7 @@ cdef inline void max_plus_rows(
             m = min(n - s, 4)
             if m < 3:
                 m = 1
-            for r in range(4):   # the last stands in for one that is missing
+            for r in range(4):   # a missing row is replaced by the last one
                 rows[r] = x + first[s + min(r, m - 1)] * width
             max_plus(rows, m, score + j, L, width, best)
             for r in range(m):
@@ -237,8 +237,8 @@ cdef inline void best_scores_batch(
     real* delta, const real* score, double* scores, const Batch* q, const Lists* columns,
     const Lists* rows, const unsigned char* listed
 ) noexcept nogil:
-    # delta as in `best_path`, in place of psi; scores[ids[s]] is -inf if no path is allowed. Sparse
-    # lists of the columns and rows of the matrix, and a mask of their entries; or NULL.
+    # delta of `best_path`, in place of psi; scores[ids[s]] is -inf if no path is allowed. columns,
+    # rows, listed: sparse lists of the matrix and a mask of their entries; or NULL.
     cdef Py_ssize_t t, s, j, active = q.n, W = q.width
     cdef real top
     cdef real* now

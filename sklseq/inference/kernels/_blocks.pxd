@@ -1,4 +1,4 @@
-"""Products of one block of eight lanes with several rows at once, sums and maxima: `blocks.h`."""
+"""Sum and max-plus products of a block of eight lanes with several rows at once (`blocks.h`)."""
 
 from sklseq._lib.lanes cimport real
 
@@ -33,7 +33,7 @@ cdef inline void products(
 cdef inline void max_plus(
     const real** x, Py_ssize_t m, const real* matrix, Py_ssize_t n, Py_ssize_t width, real* out
 ) noexcept nogil:
-    # out(s, k) = max_{i < n} x_s(i) + matrix(i, k), s < m, k < 8; m is 1, or 4 rows are taken.
+    # out(s, k) = max_{i < n} x_s(i) + matrix(i, k), s < m, k < 8; unless m is 1, x has 4 rows.
     sklseq_max_plus(sizeof(real), m, x, matrix, n, width, out)
 
 

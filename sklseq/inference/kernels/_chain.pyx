@@ -61,14 +61,14 @@ from sklseq.inference.kernels._sparse cimport Lists, add_sparse_pairs
 # and for which u <= 1 / MIX**2 cannot overflow.
 MIX = {"float64": mixing(<double*> NULL), "float32": mixing(<float*> NULL)}
 
-# Condition 2: what is below this, but not zero, counts as lost.
+# Condition 2: positive entries of alpha below this count as inaccurate.
 FLOOR = {"float64": least_mass(<double*> NULL), "float32": least_mass(<float*> NULL)}
 
-# The largest factor of an entry of a single row: what is at least FLOOR stays above the smallest
-# normal number when it is divided by a row sum of at most so much times L.
+# The largest factor of an entry of a single row: an entry of alpha of at least FLOOR stays above
+# the smallest normal number when it is divided by a row sum, which is at most LARGEST * L.
 LARGEST = {"float64": 1e15, "float32": 1e4}
 
-# Types whose sums gain from batches: those of which four or eight rows fit the registers.
+# Whether sums of a type are faster in batches: four or eight rows must fit the registers.
 BATCHED_SUMS = {"float64": bool(SKLSEQ_FOUR_ROWS_FIT), "float32": True}
 
 
@@ -111,7 +111,7 @@ def scale_rows(
     cdef Py_ssize_t t, j, width = psi.shape[1], first, last = 0
     cdef real top
     with nogil:
-        while last < psi.shape[0]:   # rows that are still at hand when their exponentials are due
+        while last < psi.shape[0]:   # rows stay in the cache until they are exponentiated
             first, last = last, min(last + 1024 // width + 1, psi.shape[0])
             for t in range(first, last):
                 if L > 4:
@@ -161,7 +161,7 @@ cdef Lists lists_of(lists, double[::1] scratch):
 
 
 cdef const double* pointer(numbers) except? NULL:
-    # To the first of numbers that their owner keeps; NULL if there are none.
+    # Pointer to the first of `numbers`, to which the caller keeps a reference; NULL without any.
     cdef const double[::1] view
     if numbers is None or len(numbers) == 0:
         return NULL
@@ -186,7 +186,7 @@ cdef void forward_backward_each(
     real[::1] inverse_c, real[:, ::1] scratch, double[:, ::1] pairwise, const double[::1] weights,
     const long long[::1] offsets, double[::1] log_z, const Chain* chain
 ) noexcept nogil:
-    # E: of factors and of their transpose. log_z becomes sum_t log c_t, or NaN
+    # E: matrices of factors and of their transpose. log_z becomes sum_t log c_t, or NaN.
     cdef Py_ssize_t s, r, T, L = chain.L, width = psi.shape[1]
     for s in range(log_z.shape[0]):
         r = offsets[s]
@@ -374,8 +374,8 @@ cdef void log_backward(
     # mu_t(j)    is proportional to exp(log alpha_t(j) + log beta_t(j))
     # xi_t(i, j) is proportional to exp(log alpha_{t-1}(i) + log beta_{t-1}(i))
     #     * exp(psi(i, j) + psi_t(j) + log beta_t(j) - log beta_{t-1}(i))
-    # Each row is normalised by its own sum, not by log Z: what large scores lost to rounding
-    # before and after a row is common to all its labels, and cancels.
+    # Each row is normalised by its own sum, not by log Z: rounding errors of large scores before
+    # and after a row are common to all its labels, and cancel.
     cdef Py_ssize_t t, i, j, p
     cdef double mu
     cdef const real* score
@@ -469,7 +469,7 @@ cdef inline void row_max_plus(
 
 
 cdef inline real largest(lanes* tag, const real* x, Py_ssize_t L) noexcept nogil:
-    # max_j x(j); a few are compared faster than a function is called
+    # max_j x(j); for few labels a loop is faster than a function call
     cdef Py_ssize_t j
     cdef real top = -INFINITY
     if lanes is Lanes8:
@@ -482,8 +482,8 @@ cdef inline real largest(lanes* tag, const real* x, Py_ssize_t L) noexcept nogil
 cdef inline Py_ssize_t first_argmax(
     const real* x, const real* column, Py_ssize_t L
 ) noexcept nogil:
-    # The lowest i that maximises x(i) + column(i). From some length on it is faster to find the
-    # maximum in whole registers first, then its place.
+    # The lowest i that maximises x(i) + column(i). With more than 8 labels it is faster to find the
+    # maximum in vector registers first, and then to search for it.
     cdef Py_ssize_t i, best = 0
     cdef real v, top = -INFINITY
     if L > 8:

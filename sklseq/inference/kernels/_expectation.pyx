@@ -36,7 +36,7 @@ from sklseq.inference.kernels._row_matrices cimport (
 )
 
 SMALLEST_LOG = log(least_mass(<double*> NULL))
-# Probabilities below this are equal to each other.
+# Probabilities whose difference is below this count as equal.
 cdef double NOTHING = 1e-290
 
 
@@ -100,7 +100,7 @@ def predict_rows(
 cdef bint rows_agree(
     const double[:, ::1] S, const double[::1] live, Py_ssize_t L, double agree
 ) noexcept nogil:
-    # Whether the rows r of S with live(r) > 0 are equal, entry by entry.
+    # Whether the rows r of S with live(r) > 0 agree in each entry, relatively within `agree`.
     cdef Py_ssize_t r, j, one = -1, R = S.shape[0]
     cdef double low, high
     for r in range(R):
@@ -121,7 +121,7 @@ cdef bint rows_agree(
 cdef inline void add_products_of_row(
     RowMatrices* Et, const double* alpha, double* q, Py_ssize_t r, Py_ssize_t R, Py_ssize_t width
 ) noexcept nogil:
-    # pairs(i, r, j) += alpha(i) E_t(i, j) q(j), and so for entries; then q = 0.
+    # pairs(i, r, j) += alpha(i) E_t(i, j) q(j), the same for `expected` of entries; then q = 0.
     cdef Py_ssize_t i, j
     cdef const double* matrix = <const double*> Et.own
     for j in range(Et.L):

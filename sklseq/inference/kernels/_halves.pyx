@@ -63,7 +63,7 @@ cdef void backward_of(
     lanes* tag, const real* Et, const real* alpha, const real* inverse_c, real* e, real* marginals,
     Py_ssize_t n, Py_ssize_t L, Py_ssize_t width, bint reverse
 ) noexcept nogil:
-    # From the row where the halves meet, whose beta is given.
+    # Backward recursion of a half from the row where the halves meet, whose beta is given.
     cdef Py_ssize_t stride = width
     if reverse:
         stride = -width

@@ -41,8 +41,8 @@ cdef inline double log_sum(
 
 
 cdef inline double subtract_log_sum(double* x, Py_ssize_t n, double top) noexcept nogil:
-    # Subtract log sum exp, and return it, `top` being the maximum: this first, because its size
-    # would swallow the digits of the logarithm of the sum.
+    # Subtract log sum exp, and return it. `top`, the maximum, is subtracted first, because adding a
+    # large maximum would round the logarithm of the sum.
     cdef Py_ssize_t k
     cdef double total = 0
     if top == -INFINITY:
@@ -60,8 +60,8 @@ cdef inline double log_kernel(
     const double* before, const double* score, Py_ssize_t stride, Py_ssize_t j, double* log_k,
     Py_ssize_t L
 ) noexcept nogil:
-    # log_k(i) = log K(j, i) = log p(label i before | j), of logarithms of scores; returns log
-    # pred(j), -inf (and log_k = -inf) if no path ends there.
+    # log_k(i) = log K(j, i) = log p(label i before | j) from logarithms. Returns log pred(j);
+    # it is -inf, and so is log_k, if no path ends in j.
     cdef Py_ssize_t i
     cdef double top = -INFINITY
     for i in range(L):

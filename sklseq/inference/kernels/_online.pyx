@@ -72,8 +72,8 @@ cdef enum:
 cdef enum:
     FINE = 0
     DEAD = 1
-# What is to leave: nothing; labels on which survivors agree, or only the first of them; the label
-# of row t0; or all pending labels, of one path.
+# Labels to emit: none; all labels on which survivors agree, or only the first of them; the label
+# of row t0; or all pending labels, those of one path.
 cdef enum:
     NOTHING, AGREED, FIRST, COMMITTED, PATH
 
@@ -87,7 +87,7 @@ cdef struct Emitted:
 
 
 cdef struct Counts:
-    # What a stored state begins with.
+    # Header of a stored state.
     long long n_rows, n_emitted
     Py_ssize_t n_pending, previous, lossy
 
@@ -99,7 +99,7 @@ cdef inline void max_plus_row(
     # best(j) = max_i x(i) + matrix(i, j), arg(j) = the lowest such i; sums have `digits`.
     cdef Py_ssize_t B = n_lanes(tag), block, i, k
     cdef double top[8]
-    cdef double lowest[8]    # numbers like those beside them: one comparison serves both
+    cdef double lowest[8]    # double like `top`, so that one comparison selects both
     cdef double x_i, v
     for block in range(width // B):
         for k in range(B):
@@ -266,7 +266,7 @@ cdef class Beam:
     # ------------------------------------------------------------ memory
 
     cdef inline double* psi(self, Py_ssize_t i) noexcept nogil:
-        # Of record i; the pending ones are first, ..., first + n_pending - 1.
+        # psi of record i; pending records are first, ..., first + n_pending - 1.
         return <double*> (self.rows + i * self.size)
 
     cdef inline double* alpha(self, Py_ssize_t i) noexcept nogil:
@@ -324,7 +324,7 @@ cdef class Beam:
     # ------------------------------------------------------------ one more row
 
     cdef void restart(self, Py_ssize_t label) noexcept nogil:
-        # From here on the label before the next row is `label`.
+        # Start again with `label` as the label before the next row.
         cdef Py_ssize_t j
         for j in range(self.width):
             self.delta[j] = -INFINITY
@@ -355,7 +355,7 @@ cdef class Beam:
         return True
 
     cdef void reach(self, const double* transition) noexcept nogil:
-        # ahead and next: computed once a row, as soon as they are asked for.
+        # Compute ahead and next, unless this has been done for the row.
         if self.reached:
             return
         if self.single:
@@ -606,7 +606,7 @@ cdef class Beam:
         return m
 
     cdef inline Py_ssize_t common(self, const int* labels) noexcept nogil:
-        # The label that labels(b) is for every survivor b, or -1.
+        # The common value of labels(b) for all survivors b, or -1.
         cdef Py_ssize_t b, one = -1
         for b in range(self.n_labels):
             if self.alive[b]:
@@ -675,7 +675,7 @@ cdef class Beam:
         return True
 
     cdef bint leads_on(self, Py_ssize_t label) noexcept nogil:
-        # Whether some path from `label` through all pending rows is allowed.
+        # Whether there is an allowed path from `label` through all pending rows.
         cdef Py_ssize_t i, j, k
         cdef const double* psi
         cdef const double* transition
@@ -705,18 +705,18 @@ cdef class Beam:
         memcpy(self.origin, self.saved_origin, self.width * sizeof(int))
 
     cdef inline bint contradicts(self, Py_ssize_t label) noexcept nogil:
-        # Whether `label` is not allowed at row t0, after what was committed before it.
+        # Whether `label` at row t0 is forbidden after the label committed before it.
         cdef Py_ssize_t pair = self.previous * self.width + label
         return self.previous >= 0 and self.transition(self.first)[pair] == -INFINITY
 
     cdef void retrace(self) noexcept nogil:
-        # origin, and the losses, anew, after rows have left.
+        # Compute origin and the losses again, after rows have left.
         cdef Py_ssize_t k
         for k in range(self.n_pending):
             self.follow(k)
 
     cdef int settle(self) except -1 nogil:
-        # Emit labels while there is a reason to. DEAD: no label may follow those emitted.
+        # Emit labels as long as the rule says so. DEAD: no label may follow those emitted.
         cdef Py_ssize_t label, first
         cdef int what = PATH
         while self.n_pending and what != NOTHING:
@@ -753,7 +753,7 @@ cdef class Beam:
             self.retrace()
 
     cdef inline int decide(self, Py_ssize_t* label) except -1 nogil:
-        # What is to leave. label: that of row t0, or for PATH that of row T.
+        # Decide which labels to emit. label: OUT, that of row t0, or for PATH that of row T.
         cdef bint overdue = 0 <= self.max_latency < self.n_pending
         if self.strategy == CHUNK:
             label[0] = self.best_survivor()
@@ -788,7 +788,7 @@ cdef class Beam:
         return self.uncertain(likeliest) <= self.price()
 
     cdef inline double price(self) noexcept nogil:
-        # Of having waited until the row whose survivors decide.
+        # Price of having waited until the row whose survivors decide.
         return self.latency_cost * (self.n_pending - (not self.early))
 
     cdef Py_ssize_t least_loss(self, bint bounded) noexcept nogil:

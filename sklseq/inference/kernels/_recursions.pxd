@@ -1,4 +1,4 @@
-"""Scaled forward and backward recursions of one sequence, and what a batch of them shares.
+"""Scaled forward and backward recursions of one sequence, and functions shared with batches.
 
 Notation, padding and the proof of when scaled arithmetic is exact: `_chain.pyx`.
 """
@@ -15,8 +15,8 @@ cdef inline double mixing(const real* any_row) noexcept nogil:
 
 
 cdef inline double least_mass(const real* any_row) noexcept nogil:
-    # Condition 2: a product below this, but not zero, counts as lost. It is far above the smallest
-    # normal number (1.2e-38, 2.2e-308).
+    # Condition 2: a product below this, unless it is zero, counts as lost. It is far above the
+    # smallest normal number (1.2e-38, 2.2e-308).
     return 1e-30 if real is float else 1e-280
 
 
@@ -64,7 +64,7 @@ cdef inline real predict_row(
     lanes* tag, const real* previous, const real* E, const real* e, real* alpha, real* predicted,
     Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
-    # `forward_row`, which keeps predicted(j) = sum_i previous(i) * E(i, j).
+    # `forward_row` that also stores predicted(j) = sum_i previous(i) * E(i, j).
     cdef Py_ssize_t B = n_lanes(tag), block, j, k
     cdef real acc[8]
     cdef real total = 0
@@ -119,8 +119,8 @@ cdef enum:
 
 
 cdef inline void renormalise(real* u, real* marginals, Py_ssize_t width) noexcept nogil:
-    # Marginals of a row sum to one; each step back rounds their sum. One row in DRIFT_ROWS is
-    # divided by it, and so are the rows before it, or errors would grow with the sequence.
+    # Marginals of a row sum to one up to rounding, which grows with each step back. One row in
+    # DRIFT_ROWS is divided by its sum, so that errors do not grow with the length of the sequence.
     cdef Py_ssize_t j
     cdef real total = 0
     for j in range(width):
@@ -172,7 +172,7 @@ cdef inline bint nothing_lost(
 
 
 cdef inline void add_log(double* total, double* product, double x) noexcept nogil:
-    # total + log(product) grows by log(x): one logarithm of a product is cheaper than many.
+    # Add log(x) to total + log(product): one logarithm of a product is cheaper than many.
     if x < 1e-100:
         total[0] += log(x)
     else:
@@ -188,9 +188,9 @@ cdef inline double forward(
     Py_ssize_t stride
 ) noexcept nogil:
     # alpha_t(j) = e_t(j) * p_t(j) / c_t, p_t(j) = sum_i alpha_{t-1}(i) * E(i, j), c_t the sum.
-    # Unless `first`, the row before stands before alpha. inverse_c = 1 / c_t; the row after another
-    # one begins `stride` numbers later, width or -width;
-    # inverse_predicted(j) = 1 / p_t(j), or 0 where alpha_t(j) is 0; or NULL. psi is NULL where
+    # Unless `first`, alpha of the row before is stored before alpha. inverse_c = 1 / c_t. Rows are
+    # `stride` numbers apart, width or -width.
+    # inverse_predicted(j) = 1 / p_t(j), or 0 where alpha_t(j) is 0; or NULL. psi is NULL if
     # condition 2 need not be checked.
     # Returns sum_t log c_t, or NaN if the sequence has to be computed in the log domain.
     cdef Py_ssize_t t, j

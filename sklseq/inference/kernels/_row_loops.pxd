@@ -1,7 +1,7 @@
-"""How C loops over whole rows are declared: cimported for the macros SKLSEQ_CASE and SKLSEQ_ROW.
+"""The macros SKLSEQ_CASE and SKLSEQ_ROW, which declare C functions with loops over whole rows.
 
-A case is compiled into the row function that chooses it; a row function, of which there is one, is
-not compiled into the kernels that call it.
+A case is always inlined into the row function that chooses it. A row function is never inlined into
+the kernels that call it.
 """
 
 cdef extern from *:

@@ -1,12 +1,12 @@
-"""Transition matrices of single rows: one that rows share, in which a few entries are replaced.
+"""Transition matrices of single rows: a shared matrix, in which a few entries are replaced.
 
-`matrix_at` writes the entries of a row into a copy of the shared matrix, after those of the row
-before have been taken out again; so a row costs its entries, whatever the size of the matrix, and
-rows without any cost nothing. Rows may share a set of entries, whose expectations are then added
-up. A run is a number of rows with one matrix: either rows without entries, or one with them.
+`matrix_at` writes the entries of a row into a copy of the shared matrix, after it has restored the
+entries that the previous row replaced. So the cost of a row is its number of entries, for any size
+of the matrix. Rows may share a set of entries, whose expectations are then added up. A run is a
+sequence of rows with the same matrix: either rows without entries, or one row with entries.
 
-Replaced, not corrected: sum_i x(i) E(i, j) + sum_k x(i_k) (E_t(i_k, j) - E(i_k, j)) is the same
-number, but loses all digits where E_t is much smaller than E.
+Entries are replaced because the correction sum_i x(i) E(i, j) + sum_k x(i_k) (E_t(i_k, j) -
+E(i_k, j)) loses all digits if E_t is much smaller than E.
 """
 
 from sklseq._lib.lanes cimport lanes, n_lanes, real
@@ -22,14 +22,14 @@ cdef struct RowMatrices:
     const int* j
     const void* value                # numbers of the type of the matrix
     double* expected                 # += weight * p(y_{t-1} = i, y_t = j) of each entry; or NULL
-    double* pairs                    # (width, width) [j, i]: so of all pairs of rows with entries
+    double* pairs                    # (width, width) [j, i]: the same for all pairs of these rows
     const void* shared               # (L, width)
     void* own                        # (L, width): the matrix of a row
-    Py_ssize_t now                   # its set; -1: that of rows without entries
+    Py_ssize_t now                   # the set of entries in `own`; -1: none
     Py_ssize_t first                 # the first row of the sequence: rows are counted from it
     Py_ssize_t of_i, of_j            # (i, j) is at i * of_i + j * of_j
     Py_ssize_t L, n_entries
-    bint ordered                     # sets of all L * L pairs have them in the order of the matrix
+    bint ordered                     # sets of all L * L pairs are in the order of the matrix
 
 
 cdef inline RowMatrices row_matrices(
@@ -79,7 +79,7 @@ cdef inline bint has_entries(const RowMatrices* q, Py_ssize_t t) noexcept nogil:
 
 
 cdef inline bint is_matrix(const RowMatrices* q, Py_ssize_t k) noexcept nogil:
-    # Set k is a whole matrix, row by row.
+    # Whether set k is a whole matrix, row by row.
     return q.ordered and q.start[k + 1] - q.start[k] == q.L * q.L
 
 

@@ -19,7 +19,7 @@ cdef inline Py_ssize_t known_width(lanes* tag, Py_ssize_t width) noexcept nogil:
 
 
 cdef inline bint in_range(double total) noexcept nogil:
-    # Whether the next step needs no power of two.
+    # Whether the mass of a step is in the range that needs no scaling by a power of two.
     return 2.0 ** -100 < total < 2.0 ** 100
 
 
@@ -30,7 +30,7 @@ cdef inline double log_of_power(double power) noexcept nogil:
 cdef inline double sum_of_rows(
     lanes* tag, const double* a, const double* b, Py_ssize_t width
 ) noexcept nogil:
-    # Sum of a(k) + b(k), b being NULL or a row.
+    # Sum over k of a(k) + b(k), or of a(k) if b is NULL.
     cdef Py_ssize_t B = n_lanes(tag), z, k
     cdef double sums[8]
     cdef double total = 0
@@ -64,12 +64,12 @@ cdef inline void times_matrix(
         block_of_product(tag, x, 1, matrix + block * B, L, width, acc)
         for k in range(B):
             out[block * B + k] = acc[k]
-        sklseq_one_row_at_a_time()       # stored whole: the product keeps its lanes
+        sklseq_one_row_at_a_time()       # lets the compiler vectorise the product
 
 
 cdef inline bint exponentiate(const double* psi, double* F, Py_ssize_t n) noexcept nogil:
-    # F = exp(psi). Whether every one is a normal number, or exactly 0; few are tested twice. It may
-    # set flags.
+    # F = exp(psi). Returns whether each is a normal number or exactly 0. May set floating-point
+    # flags.
     cdef Py_ssize_t k, odd = 0
     exponentials(psi, F, n)
     for k in range(n):

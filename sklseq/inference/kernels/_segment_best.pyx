@@ -25,7 +25,7 @@ cdef struct Prefixes:
     double* origin                   # (n_states, width)  the start that gives G
     double* alpha                    # (n, width)
     double* best_start               # (n, width)         the start that gives alpha
-    double* top                      # (n,)               what each step is lowered by
+    double* top                      # (n,)               subtracted from the scores of each step
 
 
 cdef inline void enter(
@@ -64,8 +64,8 @@ cdef inline void keep_larger(
 cdef void best_prefixes(
     lanes* tag, const Plan* plan, const Chain* chain, const Prefixes* rows
 ) noexcept nogil:
-    # alpha and the starts that give it. Each step is lowered by its largest score, in top, so that
-    # long sequences lose no digits.
+    # Compute alpha and its best starts. The largest score of each step, `top`, is subtracted from
+    # its scores, so that long sequences lose no digits.
     cdef Py_ssize_t B = n_lanes(tag), width = known_width(tag, chain.width), e, block, j, k, v, c
     cdef double opened[8]
     cdef double closed[8]
@@ -94,7 +94,7 @@ cdef void best_prefixes(
             enter(
                 tag, chain, matrix_at(alpha, chain.of_row, e - 1), alpha - width, alpha
             )
-        # A later start wins among equals: what enters is not smaller than what is there.
+        # Ties go to the later start, so an equal entering score replaces the old one.
         v = plan.entry[e - 1] * width
         row = G + v
         for j in range(width):

@@ -26,8 +26,8 @@ cdef struct Group:
 cdef Py_ssize_t close_step(
     Group* groups, Py_ssize_t k, Py_ssize_t e, Py_ssize_t drop, long long* into
 ) noexcept nogil:
-    # Join the groups that need not be kept apart after step e, oldest first. Returns how many are
-    # left; into[i] is the new number of group i, -1 if it has reached the longest length of all.
+    # Join the groups that need not be kept apart after step e, oldest first. Returns the number of
+    # groups left; into[i] is the new number of group i, -1 if no label may be that long.
     cdef Py_ssize_t i, kept = 0, free_one = -1, bar = 0
     for i in range(k):
         if e - groups[i].start >= drop:
@@ -51,7 +51,7 @@ cdef Py_ssize_t close_step(
 cdef Py_ssize_t join_new(
     const Group* groups, Py_ssize_t k, Py_ssize_t e, Py_ssize_t apart, Py_ssize_t pin
 ) noexcept nogil:
-    # The group that start e - 1 joins at once, as step e does not distinguish them; or k.
+    # The group that start e - 1 joins directly, since step e does not distinguish them; k if none.
     cdef Py_ssize_t i
     if apart or pin >= e:
         return k

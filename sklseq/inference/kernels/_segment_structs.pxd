@@ -48,7 +48,7 @@ cdef struct Trellis:
 
 
 cdef inline Plan read_plan(object segment_plan, const double[:, ::1] masks) except *:
-    # Of a SegmentPlan of at least one step; `run` is left out.
+    # Plan of a SegmentPlan that has at least one step; `run` is not set.
     cdef const long long[::1] steps = segment_plan.steps, cells = segment_plan.cells
     cdef const long long[::1] step_states = segment_plan.step_states, entry = segment_plan.entry
     cdef const long long[::1] first_cell = segment_plan.first_cell, target = segment_plan.target
@@ -91,8 +91,8 @@ cdef inline Chain read_chain(
 cdef inline Chain read_scores(
     object transitions, object entries, RowMatrices* of_rows
 ) except *:
-    # Of SegmentTransitions, and of its `entries_of_scores`, which the caller keeps. of_rows: OUT,
-    # two; or NULL.
+    # Chain of a SegmentTransitions and its `entries_of_scores`, to which the caller must keep a
+    # reference. of_rows: OUT, an array of two; or NULL.
     return read_chain(
         transitions.n_labels, transitions.score, transitions.score_t, transitions.boundary,
         entries, of_rows
@@ -102,7 +102,7 @@ cdef inline Chain read_scores(
 cdef inline Chain read_factors(
     object transitions, object entries, RowMatrices* of_rows
 ) except *:
-    # Their exponentials, and `entries_of_factors`.
+    # Chain of the exponentials and of `entries_of_factors`; otherwise as `read_scores`.
     return read_chain(
         transitions.n_labels, transitions.E, transitions.E_t, transitions.ends, entries, of_rows
     )
@@ -114,12 +114,12 @@ cdef inline void go_to_sequence(const Chain* chain, const Plan* plan, Py_ssize_t
 
 
 cdef inline const double* rows_from(const double[:, ::1] rows, Py_ssize_t first) noexcept nogil:
-    # A pointer at which row `first` is the first of `rows`; NULL if there is none.
+    # A pointer p such that row `first` at p is the first of `rows`; NULL if there are none.
     return &rows[0, 0] - first * rows.shape[1] if rows.shape[0] else NULL
 
 
 cdef inline Trellis read_trellis(object work, object batch, Py_ssize_t first_cell) except *:
-    # Of a SegmentWorkspace, and of a Batch of at least one step whose first cell is `first_cell`.
+    # Trellis of a SegmentWorkspace and a Batch of at least one step, with first cell `first_cell`.
     cdef const double[:, ::1] psi = batch.psi
     cdef double[:, ::1] F = batch.F, tokens = batch.tokens, G = work.G, alpha = work.alpha
     cdef double[:, ::1] u = work.u, scratch = work.scratch, ends = work.ends

@@ -57,7 +57,7 @@ cdef inline void product(
 cdef inline double mass(
     const Block* block, const Chain* chain, const Trellis* rows, Py_ssize_t s
 ) noexcept nogil:
-    # Z of sequence s, but for its power of two.
+    # Z of sequence s without its power of two.
     cdef Py_ssize_t last = block.first[s] + block.length[s] - 1
     return sum_of_products(rows.alpha + last * block.width, chain.end, block.L)
 
@@ -65,7 +65,7 @@ cdef inline double mass(
 cdef inline bint forward(
     lanes* tag, const Block* block, const Chain* chain, const Trellis* rows, double* log_z
 ) noexcept nogil:
-    # Fills G, alpha, factor and u. False: a sequence has no mass, or it is infinite.
+    # Fill G, alpha, factor and u. Returns False if the mass of a sequence is zero or infinite.
     cdef Py_ssize_t t, s, r, j, active = block.n, width = known_width(tag, block.width)
     cdef int power = 0, kinds
     cdef double* cells[4]
@@ -115,7 +115,7 @@ cdef inline bint forward(
 cdef inline void backward(
     lanes* tag, const Block* block, const Chain* chain, const Trellis* rows
 ) noexcept nogil:
-    # u becomes u, G: D, tokens the probabilities of labels (before: beta), F marginals.
+    # alpha^ in u becomes u, G becomes D, beta in tokens becomes label probabilities, F marginals.
     cdef Py_ssize_t t, s, r, j, active = 0, ahead = 0, width = known_width(tag, block.width)
     cdef double* cells[4]
     cdef double* G = rows.G

@@ -79,7 +79,7 @@ REACH = 150.0
 
 
 cdef inline bint one_exact(const Plan* plan, Py_ssize_t v) noexcept nogil:
-    # Whether a state has one cell, of kind 0: nearly all have, with features of whole segments.
+    # Whether a state has a single cell, of kind 0, as most states of features of whole segments do.
     return (
         plan.last_cell[v] - plan.first_cell[v] == 1 and plan.kind[plan.first_cell[v]] == 0
     )
@@ -89,8 +89,8 @@ cdef inline int own_factors(
     const Plan* plan, Py_ssize_t v, const double* F, double* product, double** own,
     Py_ssize_t width
 ) noexcept nogil:
-    # Factors of this group's starts alone, own[0] open at the end, own[1] closed: a cell, or the
-    # product of several in `product`. Returns in bits which exist; 4 and 8 mark products.
+    # Factors of this group's starts only: own[0] open at the end, own[1] closed. Each is a cell, or
+    # the product of several in `product`. Returns bits of those that exist; 4 and 8 mark products.
     cdef Py_ssize_t c
     cdef int kind, has = 0
     cdef double* f
@@ -129,7 +129,7 @@ cdef inline int all_factors(
 
 
 cdef const double* patched(RowMatrices* q, Py_ssize_t t) noexcept nogil:
-    # Not inlined: the steps around it are compiled for matrices that do not change.
+    # `matrix_at`, not inlined, so that the callers are optimised for a constant matrix.
     return matrix_at(<const double*> q.shared, q, t)
 
 

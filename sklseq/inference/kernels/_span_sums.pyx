@@ -44,7 +44,7 @@ cdef inline void not_begun(
     const Steps* q, const double* matrix, const Rules* rules, bint first, Py_ssize_t t,
     const int* labels, Py_ssize_t m, double* idle
 ) noexcept nogil:
-    # The probability, given each label of row t, that it begins no span.
+    # idle(c): probability that row t begins no span, given that it has label labels[c].
     cdef Py_ssize_t c, h, i, W = rules.L + 1
     for c in range(m):
         i = labels[c]

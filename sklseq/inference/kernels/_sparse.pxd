@@ -1,17 +1,17 @@
-"""Sums and maxima over transitions most of which score the same: 0, or -inf.
+"""Sums and maxima over transitions of which most in a column have the same score: 0 or -inf.
 
-In column j of the matrix all rows i score the same, but for few: base f(j) = exp(0 - top) or 0.
-With E = exp(psi - top), S(i, j) = E(i, j) - f(j) on those few,
+In column j of the matrix all rows i but a few have the same factor: f(j) = exp(0 - top) or 0.
+With E = exp(psi - top), and S(i, j) = E(i, j) - f(j) for these few, which are listed,
 
     sum_i x(i) E(i, j) = f(j) * sum_i x(i) + sum_{i listed in j} x(i) S(i, j).
 
-S may be negative, so the second sum can cancel the first, where nearly all of x lies on listed
-transitions of small factors. It loses at most the digits that the first term has more than the
-sum: a sum below `guard` times the first term is computed again, of positive terms only. So three
-digits of sixteen are lost at most, and an entry is zero only if each of its terms is.
+S may be negative, so the second sum can cancel the first if nearly all of x lies on listed
+transitions of small factors. The relative error grows by the ratio of the first term to the sum.
+Therefore a sum below `guard` times the first term is computed again from positive terms only. So at
+most three digits of sixteen are lost, and an entry is zero only if each of its terms is zero.
 
-Eight sequences are worked on together: x(i) of each, side by side, is one line of the cache, and
-what is read of the matrix serves them all. All arithmetic is in double precision.
+Eight sequences are batched: their x(i) are adjacent and fill one cache line, and each entry of the
+matrix is read once for all of them. All arithmetic is in double precision.
 """
 
 from libc.math cimport INFINITY, NAN
@@ -47,11 +47,11 @@ cdef extern from "sklseq/inference/kernels/lists.h":
 
 
 cdef enum:
-    TOGETHER = 8   # sequences
-    TOP = 4        # labels of highest score that maxima look at before they look at all
+    TOGETHER = 8   # batched sequences
+    TOP = 4        # labels of highest score that maxima try before they try all labels
     SPAN = 64      # rows whose pair marginals are summed at once
 
-# Fraction of the term that is the same for all, below which a sum is computed without it.
+# Fraction of the first term below which a sum is computed from positive terms only.
 cdef inline double guard() noexcept nogil:
     return 1.0 / 1024
 
@@ -60,11 +60,11 @@ cdef struct Lists:
     Py_ssize_t L
     const int* start       # (L + 1,)  where the list of each column begins
     const int* at          # (n,)      rows of the entries, ascending in each list
-    const double* S        # (n,)      what they have more than the base; scores, for maxima
+    const double* S        # (n,)      their factors less the common factor; scores, for maxima
     const double* E        # (n,)      their factors
-    const double* c        # (L,)      x(i) counts this much in the term of all; NULL: 1
-    const double* f        # (L,)      that term counts this much in column j; NULL: 1
-    double floor           # what is below this, but not zero, counts as lost; 0: nothing does
+    const double* c        # (L,)      weight of x(i) in the common sum; NULL: 1
+    const double* f        # (L,)      factor of the common sum in column j; NULL: 1
+    double floor           # positive sums below this count as inaccurate; 0: none does
     double* x              # (L * 8,)  scratch
     double* y              # (L * 8,)  scratch
 
@@ -87,14 +87,14 @@ cdef inline double of_positive_terms(
 
 
 cdef inline bint is_lost(double x, const real* e, const real* psi, double floor) noexcept nogil:
-    # Whether a label that can be reached, and is allowed, gets too little to count.
+    # Whether an allowed label gets a positive sum that is below the floor.
     return x > 0 and x * e[0] < floor and psi[0] > -INFINITY
 
 
 cdef inline bint multiply_one(
     const real* x, const Lists* m, real* out, const real* e, const real* psi, Py_ssize_t width
 ) noexcept nogil:
-    # out = x times the matrix; they may not overlap. Returns whether out * e loses something.
+    # out = x times the matrix; they may not overlap. Returns whether out * e is inaccurate.
     cdef Py_ssize_t i, j
     cdef double total = 0, common, v
     cdef bint lost = False
@@ -118,7 +118,7 @@ cdef inline bint multiply_one(
 cdef inline void interleave(
     const real* x, const Lists* m, const Py_ssize_t* first, Py_ssize_t n, Py_ssize_t width
 ) noexcept nogil:
-    # m.x(i, r) = x(first[r], i), r < n; the last row stands in for those missing of eight.
+    # m.x(i, r) = x(first[r], i), r < n; missing rows, up to eight, are filled with the last one.
     cdef Py_ssize_t r
     cdef const real* rows[8]
     for r in range(TOGETHER):
@@ -144,7 +144,7 @@ cdef inline void multiply_sparse(
     const Py_ssize_t* first, double* log_z, const Py_ssize_t* order, Py_ssize_t n, Py_ssize_t width
 ) noexcept nogil:
     # Row first[s] of out = row first[s] of x times the matrix, for s < n; log_z[order[s]] becomes
-    # NaN if out * e loses something. Where the lists have no floor, e, psi and log_z are not read.
+    # NaN if out * e is inaccurate. If the lists have no floor, e, psi and log_z are not read.
     cdef Py_ssize_t s, r, k, row
     for s in range(0, n, 8):
         k = min(n - s, TOGETHER)
@@ -169,7 +169,7 @@ cdef inline void multiply_sparse(
 cdef inline void without_common(
     const Lists* m, const real* x, const Py_ssize_t* first, Py_ssize_t n, Py_ssize_t width
 ) noexcept nogil:
-    # y(j, r) once more where it cancelled, for r < n; what stands in follows the last.
+    # Compute y(j, r) again where it cancelled, for r < n; filled-in rows copy the last one.
     cdef Py_ssize_t j, i, r
     cdef double factor, v
     cdef double total[8]
@@ -218,7 +218,7 @@ cdef inline void add_sparse_pairs(
     const real* alpha, const real* u, Py_ssize_t n_rows, const Lists* m, double* buffer,
     double* sums, Py_ssize_t width
 ) noexcept nogil:
-    # sums(p) += sum_{t >= 1} alpha(t - 1, i) * u(t, j), (i, j) being entry p of the lists, by rows
+    # sums(p) += sum_{t >= 1} alpha(t - 1, i) * u(t, j), where (i, j) is entry p of the row lists
     # of the matrix. buffer: (L * 64,)
     cdef Py_ssize_t chunk, t, i, k, r
     cdef double a[512]
@@ -280,9 +280,9 @@ cdef inline void max_plus_sparse(
     const real* x, const Lists* m, const Lists* lines, const unsigned char* listed, real* out,
     const Py_ssize_t* first, Py_ssize_t n, Py_ssize_t width
 ) noexcept nogil:
-    # Row first[s] of out += max_i x(first[s], i) + score(i, j), for s < n; lines: the lists of
-    # rows, y being scratch of 8 L numbers. The sum of two float32, computed in double and rounded,
-    # is the float32 sum.
+    # Row first[s] of out += max_i x(first[s], i) + score(i, j), for s < n. lines: the lists of
+    # rows, whose y is scratch of 8 L numbers. The sum of two float32, computed in double and
+    # rounded, is the float32 sum.
     cdef Py_ssize_t s, r, j, k, L = m.L
     cdef double top[8]
     cdef int best[64]
@@ -295,8 +295,8 @@ cdef inline void max_plus_sparse(
                 for r in range(TOGETHER):
                     m.y[j * TOGETHER + r] = -INFINITY
         sklseq_list_maxima(m.start, m.at, m.S, L, m.x, m.y)
-        # The best label of all decides where it is not listed, which it is in the columns of its
-        # own list only.
+        # The best label of all gives the maximum of the unlisted pairs in each column in which it
+        # is not listed. The columns of its own list are computed by `keep_unlisted`.
         for r in range(k):
             row = x + first[s + r] * width
             highest(row, L, best + 8 * r)
@@ -330,7 +330,7 @@ cdef inline void keep_unlisted(
     const Lists* m, const Lists* lines, const unsigned char* listed, Py_ssize_t r, const real* x,
     const int* best
 ) noexcept nogil:
-    # What the columns j that list the best label get, into lines.y(., r)
+    # Write the maxima of the columns j that list the best label into lines.y(., r).
     cdef Py_ssize_t j, p, k = 0
     cdef double v
     for p in range(lines.start[best[0]], lines.start[best[0] + 1]):

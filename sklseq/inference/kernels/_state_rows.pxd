@@ -1,8 +1,8 @@
 """One state of the recursions of `_segments.pyx`, all labels at once.
 
-C for the reasons of `_token_rows.pxd`. ``has`` adds up 1 and 2 for factors of the group's own, open
-and closed at the end (``mine``, ``ends``), 4 for a new start in the group, 8 for a target and 16
-for a mask on the way to it; what is not there is not looked at.
+C for the reasons of `_token_rows.pxd`. ``has`` is the sum of 1 and 2 for the group's own factors,
+open and closed at the end (``mine``, ``ends``), 4 for a new start in the group, 8 for a target and
+16 for a mask on the way to it. Arguments for missing parts are not read.
 """
 
 cimport sklseq.inference.kernels._row_loops

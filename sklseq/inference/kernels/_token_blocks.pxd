@@ -1,11 +1,11 @@
-"""A block of sequences whose potentials all are of single tokens: shared by sums and maxima."""
+"""A block of sequences with potentials of single tokens only, for both sums and maxima."""
 
 from sklseq._lib.lanes cimport Lanes8, lanes
 from sklseq.inference.kernels._blocks cimport SKLSEQ_FOUR_ROWS_FIT
 
 
 cdef struct Block:
-    # Sequences that are worked on together; rows of sequence s are first[s] to
+    # Batched sequences; rows of sequence s are first[s] to
     # first[s] + length[s] - 1.
     Py_ssize_t n
     Py_ssize_t* ids                  # their numbers, longest first
@@ -65,5 +65,5 @@ cdef inline Block part_of(const Block* block, Py_ssize_t s, Py_ssize_t n) noexce
 
 
 cdef inline Py_ssize_t n_together(lanes* tag, Py_ssize_t n) noexcept nogil:
-    # How many of n sequences advance together. Rows of few labels stay in registers anyway.
+    # Number of sequences, of n, that are batched: 1 for few labels, whose rows fit registers.
     return n if lanes is Lanes8 and SKLSEQ_FOUR_ROWS_FIT and n >= 4 else 1

@@ -1,7 +1,7 @@
 """One row of the recursions of `_segment_tokens.pyx`, for the kinds of cells that it has.
 
-These loops are C, because Cython cannot declare that no two rows overlap (`restrict`), which
-vectorising them needs; and each set of kinds is a case of its own, in which missing factors cost
+These loops are C, because vectorising them needs `restrict` (no two rows overlap), which Cython
+cannot declare. Each set of kinds is compiled as a separate case, in which missing factors cost
 nothing. ``kinds`` is 8 if the row has a cell of kind 3 (factor o), plus 4 for kind 2 (f), 2 for
 kind 1 (b), 1 for kind 0 (x); other cells are not read.
 """

@@ -1,4 +1,4 @@
-"""One row of the score map A: text shared by compiled kernels."""
+"""One row of the score map A, inlined into several compiled kernels."""
 
 from sklseq._lib.lanes cimport Lanes8, lanes, n_lanes, real
 
@@ -11,7 +11,7 @@ cdef inline void gather_two_blocks(
     const index* indices, const real* data, Py_ssize_t n, const real* rows, Py_ssize_t width,
     const real* w, real ridge, real* out
 ) noexcept nogil:
-    # 16 lanes at once: twice as many additions that do not wait for each other.
+    # 16 lanes at once, which doubles the number of independent additions.
     cdef Py_ssize_t p, k
     cdef real low[8]
     cdef real high[8]

@@ -21,7 +21,7 @@ from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes, real
 from sklseq.objectives.scores._gather cimport gather_row, index
 from sklseq._lib.prefetch cimport prefetch_row
 
-# Rows are scattered over memory: asking for them this many entries ahead hides the latency.
+# Weight rows are scattered over memory: prefetching them this many entries ahead hides latency.
 cdef Py_ssize_t AHEAD = 24
 
 

@@ -1,4 +1,4 @@
-"""Transition features of rows, and the entries of a row that they make: see `_entries.pyx`."""
+"""Transition features of rows, and the transition scores they give a row: see `_entries.pyx`."""
 
 from sklseq._lib.lanes cimport real
 
@@ -31,8 +31,8 @@ cdef inline Py_ssize_t entries_of_row(
     const RowLinks* q, Py_ssize_t row, const real* v, const real* shared, Py_ssize_t width,
     int* place, int* i, int* j, real* score, Py_ssize_t n
 ) noexcept nogil:
-    # Write the entries of a row from number n on; returns the number after them. place (L * L) has
-    # nothing above n - 1, and then the number of each pair.
+    # Write the entries of a row from number n on; returns the number after them. place (L * L): IN
+    # numbers below n, OUT the number of each pair that has an entry.
     cdef Py_ssize_t p, k, f, pair, begin = n
     cdef int e
     cdef real x

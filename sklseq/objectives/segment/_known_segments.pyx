@@ -2,7 +2,7 @@
 
 import numpy as np
 
-# More segmentations without mass than this are dropped.
+# If there are more segmentations without mass than this, they are dropped.
 cdef int SPARE = 10
 
 
@@ -80,10 +80,10 @@ cdef class Cells:
 
     cdef void compare(self, Py_ssize_t s, const long long[:, ::1] found,
                       const long long[:, ::1] gold) noexcept nogil:
-        """How the segmentation ``found``, rows (start, stop, label), differs from the true one.
+        """Compare the segmentation ``found``, rows (start, stop, label), with the true one.
 
-        The first m of ``pair`` are the pairs, those of ``count`` how much more often ``found`` has
-        them; ``lost`` is its loss.
+        Sets the first m of ``pair`` to the pairs whose counts differ, those of ``count`` to their
+        counts in ``found`` less those in the true one, and ``lost`` to the loss of ``found``.
         """
         cdef Py_ssize_t c, k, i, n = self.first[s + 1] - self.first[s], a = self.first[s], label
         self.m, self.lost = 0, 0
@@ -113,7 +113,7 @@ cdef class Cells:
 
     cdef void compare_starts(self, Py_ssize_t s, Py_ssize_t n, const long long[:, ::1] found,
                              const long long[:, ::1] gold) noexcept nogil:
-        # Segments that begin at the same step after the same label, and have the same, cancel.
+        # Segments with the same first step, label and previous label in both cancel.
         cdef Py_ssize_t i = 1, j = 1
         while i < found.shape[0] or j < gold.shape[0]:
             if j == gold.shape[0] or i < found.shape[0] and found[i, 0] < gold[j, 0]:
@@ -283,7 +283,7 @@ cdef class Mixture:
         return total
 
     cdef bint holds(self) noexcept:
-        # Whether the segmentation compared last is one of these.
+        # Whether the segmentation compared last is in the mixture.
         cdef Py_ssize_t k, i, first
         cdef Cells cells = self.cells
         for k in range(self.k):
@@ -299,7 +299,7 @@ cdef class Mixture:
         return False
 
     cdef void add(self):
-        # The segmentation compared last, without mass.
+        # Add the segmentation compared last, without mass.
         cdef Py_ssize_t i, u, k = self.k, first = self.bounds[k]
         cdef Cells cells = self.cells
         self.reserve(first + cells.m)
@@ -317,7 +317,7 @@ cdef class Mixture:
             cells.clear(self.row[u], self.label[u])
 
     cdef void reserve(self, Py_ssize_t n_counts):
-        # Room for one more segmentation, n_counts in all, and as many pairs.
+        # Reserve memory for one more segmentation: n_counts counts in all, and its pairs.
         cdef Py_ssize_t n = self.n_used + self.cells.m
         if n_counts > self.counts.shape[0]:
             self.places, self.counts = longer(self.places, n_counts), longer(self.counts, n_counts)
@@ -350,7 +350,7 @@ cdef class Mixture:
             self.keep(np.flatnonzero(np.append(True, self.alpha[1:] > 0)))
 
     cdef void keep(self, const long long[::1] left):
-        # Those segmentations only; arrays move to their front.
+        # Keep the segmentations `left` only; their data move to the front of the arrays.
         cdef Py_ssize_t k, i, j, n = 0, kept, first, stop
         cdef const long long[::1] pairs = np.array(self.used)
         for i in range(self.n_used):
@@ -368,7 +368,7 @@ cdef class Mixture:
         self.bounds[self.k] = n
 
     cdef void evaluate(self, const double[::1] w) noexcept nogil:
-        # Into `gain`: w times the features of each segmentation, those of the true one subtracted.
+        # gain = w times the features of each segmentation, less those of the true one.
         cdef Py_ssize_t k, i
         cdef double total
         for i in range(self.n_used):
@@ -380,7 +380,7 @@ cdef class Mixture:
             self.gain[k] = total
 
     cdef double score(self) noexcept nogil:
-        # Gains; returns the largest minus their mean.
+        # Compute gains; return the largest less their mean under alpha.
         cdef Py_ssize_t j
         cdef double best = 0, mean = 0
         self.evaluate(self.cells.w)
