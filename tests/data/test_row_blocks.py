@@ -281,7 +281,7 @@ def test_a_reader_that_fails_late_leaves_the_model_of_the_last_iteration(gradien
     with pytest.raises(
         BlockError,
         match=r"Block 2 of sequence 0 cannot be read: OSError: disk gone"
-        r".*The model of iteration \d+ is kept: after",
+        r".*The model of iteration \d+ is kept; remove",
     ) as told:
         tagger.fit([lambda: read(15)], [Y9])
     assert str(told.value).lower().count("repair the source") == 1

@@ -519,8 +519,8 @@ def test_what_does_not_train_or_decode_them_says_so(tmp_path, fitted):
         (lambda: clone(tagger).fit(bare, y).partial_fit(rows, y), "but training began without"),
         (lambda: tagger.path_entropy(blocks), "Entropies of sequences in blocks are not computed"),
         (lambda: standard_errors(tagger, rows, y), "Standard errors are not computed for models"),
-        (lambda: CRFTagger(entropy_weight=0.1).fit(rows, y), "is not for transition features"),
-        (lambda: write_crfsuite_model(tagger, tmp_path / "m"), "which CRFsuite cannot have"),
+        (lambda: CRFTagger(entropy_weight=0.1).fit(rows, y), "cannot be combined with transition"),
+        (lambda: write_crfsuite_model(tagger, tmp_path / "m"), "which CRFsuite does not have"),
         (lambda: names.fit(*words_and_labels()), "chooses columns by name, and X has no names"),
         (lambda: PerToken(lambda x: x[:1]).fit_transform(rows), "a transformer made 1 columns"),
     ]:

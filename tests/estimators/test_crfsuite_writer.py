@@ -120,8 +120,8 @@ def test_what_a_file_cannot_hold(tmp_path):
 
     crf = CRFTagger(boundaries=False)
     refused(crf, "Labels must be strings", y=[[1], [2]])
-    refused(crf, r"attribute 'a\\x00b' has a letter that CRFsuite", X=[[["a\0b"]], [["c"]]])
-    refused(crf, r"attribute '\\ud800' has a letter that CRFsuite", X=[[["\ud800"]], [["c"]]])
+    refused(crf, r"attribute 'a\\x00b' has a character that CRFsuite", X=[[["a\0b"]], [["c"]]])
+    refused(crf, r"attribute '\\ud800' has a character that CRFsuite", X=[[["\ud800"]], [["c"]]])
     refused(crf, "rows of numbers", X=[np.eye(2), np.eye(2)], y=[["x", "y"]] * 2)
     refused(HMSVMTagger(), "must be a CRFTagger.*got HMSVMTagger")
     refused(make_pipeline(DictFeatures(n_features=64), crf), "DictFeatures has hashed columns")

@@ -133,7 +133,7 @@ def test_constraints_hold():
     [
         ({}, "The first call of partial_fit needs classes"),
         ({"classes": ["a", "b"]}, "'c'"),
-        ({"classes": CLASSES, "X": [[{"w": "x"}]], "y": [["a"]]}, "columns that stay the same"),
+        ({"classes": CLASSES, "X": [[{"w": "x"}]], "y": [["a"]]}, "the same columns in each batch"),
     ],
 )
 def test_bad_first_calls(arguments, message):
@@ -148,7 +148,7 @@ def test_bad_first_calls(arguments, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda X, y: (X, y, ["a", "b"]), "classes must stay those of the first call"),
+        (lambda X, y: (X, y, ["a", "b"]), "classes must be the same as in the first call"),
         (lambda X, y: ([x[:, :5] for x in X], y), "5 features"),
         (lambda X, y: (X, [np.full(len(v), "z") for v in y]), "'z'"),
     ],

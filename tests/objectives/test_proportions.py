@@ -171,7 +171,7 @@ def test_errors():
         CRFTagger(entropy_weight=1, **some).fit(X, y)
     with pytest.raises(ValueError, match="label_proportions needs sequences in memory"):
         CRFTagger(**some).fit([RowBlocks(x) for x in X], y)
-    with pytest.raises(ValueError, match="label_proportions is not for transition features"):
+    with pytest.raises(ValueError, match="label_proportions cannot be combined with transition"):
         CRFTagger(transition_features=[0], **some).fit(X, y)
     with pytest.raises(ValueError, match="trained with label_proportions"):
         standard_errors(CRFTagger(**some).fit(X, y), X, y)

@@ -1,4 +1,4 @@
-"""Models of a CRF along a path of penalties, each started from those before."""
+"""CRFs of one training set along a path of penalties, each started from the previous ones."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from sklseq.estimators.weights import dense_weights
 
 __all__ = ["CRFPath"]
 
-# Starts near the minimum, from which the objective falls slowly, deceive the estimate of the rest:
-# on three parts of CoNLL-2002 at ten values of l2, the excess was 1.35 tol once.
+# Fraction of tol that is passed to the solver: near the minimum the objective falls slowly, and the
+# estimate of the excess is too small (on three parts of CoNLL-2002 at ten values of l2, the excess
+# with tol itself was 1.35 tol once).
 FRACTION_OF_TOL = 0.7
 WEIGHTS = ("coef_", "transition_", "start_", "end_")
 
@@ -28,9 +29,9 @@ class CRFPath:
 
         w(k) ≈ w(k-1) + r · (w(k-1) - w(k-2)),   r = log(l2(k) / l2(k-1)) / log(l2(k-1) / l2(k-2)),
 
-    with r ≤ 1, and where ``l1`` changes, from the first weights of the previous ``l1``. Weights
-    that are 0 stay there. L-BFGS goes on with its pairs, and if AdaGrad solved the first problem,
-    with its scale and its second derivatives (a third of the iterations on CoNLL-2002).
+    with r ≤ 1, or, at a new ``l1``, from the first weights of the previous ``l1``. Weights that are
+    0 stay 0 in the start. L-BFGS keeps its pairs and, if AdaGrad solved the first problem, its
+    scale and second derivatives (a third of the iterations on CoNLL-2002).
 
     Parameters
     ----------
@@ -53,14 +54,14 @@ class CRFPath:
         if tagger.solver == "auto" and choose_solver(tagger, self.source)[0] != "lbfgs":
             tagger.solver = "adagrad"  # "dual" leaves no scale
         tagger.tol *= FRACTION_OF_TOL
-        self.problem: CRFProblem | None = None  # the last one
-        # (l2, weights) of the last points with the same l1, and of the first of them.
+        self.problem: CRFProblem | None = None  # the last one solved
+        # (l2, weights) of the last two points with the present l1, and of the first one.
         self.l1, self.last, self.first = np.nan, [], None
 
     test: Sequences
 
     def fit(self, point: dict[str, float]) -> tuple[Any, bool]:
-        """(fitted tagger, whether its solver converged) with these penalties."""
+        """Fit with these penalties; return (fitted tagger, whether its solver converged)."""
         tagger = self.tagger.set_params(**point)
         if point["l1"] != self.l1:
             self.l1, self.last = point["l1"], [] if self.first is None else [self.first]
@@ -89,7 +90,7 @@ class CRFPath:
 
 
 def _extrapolated(last: np.ndarray, before: np.ndarray, r: float) -> np.ndarray:
-    moves = np.isfinite(last) & (last != 0)  # neither forbidden, nor without a weight
+    moves = np.isfinite(last) & (last != 0)  # not forbidden, and not 0
     change = np.zeros_like(last)
     np.subtract(last, before, out=change, where=moves)
     return last + r * change

@@ -1,4 +1,4 @@
-"""Training of a CRF: its problem, the table of solvers, and the fitted attributes."""
+"""Training of a CRF: choice of the solver, its run, and the fitted attributes."""
 
 from __future__ import annotations
 
@@ -39,21 +39,23 @@ from sklseq.solvers import (
 
 __all__ = ["ALIASES", "CRFProblem", "check_source", "choose_solver", "score_map"]
 
-# Passes of "adagrad" before L-BFGS; one takes the time of one to two and a half evaluations (to an
-# excess of 1e-2, CoNLL-2002 needs 10 passes and 21 iterations, or 20 and 12; letters 10 and 14, or
-# 20 and 13).
+# Passes of "adagrad" before L-BFGS; a pass takes the time of one to two and a half evaluations. (To
+# an excess of 1e-2, CoNLL-2002 needs 10 passes and 21 iterations, or 20 and 12; letters need 10 and
+# 14, or 20 and 13.)
 PASSES = 10
-# Largest scale of the weights of transitions and ends after "adagrad", in units of the least one,
-# where they have no block of second derivatives. Their gradient is a sum over the rows of a
-# sequence, so its square grows with the square of the length, but their curvature with the length.
+# Upper limit of the scales of transition, start and end weights after "adagrad", as a multiple of
+# the smallest scale of all weights, unless these weights have a block of second derivatives. Their
+# gradient is a sum over the rows of a sequence, so its squares, which AdaGrad sums, grow with the
+# square of the length, but their curvature grows with the length.
 CHAIN_SCALE = 6
-# "dual" proves no smaller gap: it keeps marginals in float32.
+# Smallest relative gap that "dual" can prove, as its marginals are float32.
 SMALLEST_GAP = 1e-5
-# "auto" gives the variables of "dual" this many times scikit-learn's working_memory.
+# "auto" allows the variables of "dual" this many times scikit-learn's working_memory.
 DUAL_SHARE = 4
-# Rows from which "auto" takes "adagrad" or "dual", and l2 for "dual" in squared norms of a row:
-# steps of "dual" are long where the curvature of the penalty, 2 · l2, is not below that of a loss,
-# at most ‖x‖² / 4 (CoNLL-2002: "dual" was faster at l2 = ‖x‖² / 9, slower at ‖x‖² / 27).
+# Least number of rows for which "auto" takes "adagrad" or "dual", and least l2 for "dual", as a
+# multiple of the mean squared norm ‖x‖² of a row: steps of "dual" are long if the curvature of the
+# penalty, 2 · l2, is at least that of a loss, which is at most ‖x‖² / 4. (CoNLL-2002: "dual" was
+# faster at l2 = ‖x‖² / 9, slower at ‖x‖² / 27.)
 MANY_ROWS, STRONG_L2 = 10_000, 1 / 8
 
 ALIASES = {"eg": "dual", "owlqn": "lbfgs"}
@@ -67,26 +69,26 @@ class CRFProblem:
     tagger : CRFTagger
     source : Source
     summary : Summary
-        Of the source.
+        Summary of the source.
     before : CRFProblem, optional
-        One of the same source with other penalties, solved: L-BFGS goes on from the weights of the
-        tagger with its scale, its second derivatives and its pairs.
+        Solved problem of the same source with other penalties: L-BFGS starts from the weights of
+        the tagger with the scale, second derivatives and pairs of ``before``.
 
     Attributes
     ----------
     scores : ScoreMap
     scale : ndarray or None
-        Of the weights in L-BFGS, found by AdaGrad.
+        Scale of the weights in L-BFGS, found by AdaGrad.
     curvature : LabelCurvature or None
         Second derivatives of the likelihood where AdaGrad ended.
     pairs : list or None
-        Changes of w and of the gradient in L-BFGS; None: not to be kept.
+        Changes of w and of the gradient in L-BFGS; None if they are not kept.
     start : ndarray
-        Where the solver starts; overwritten by it.
+        Starting point of the solver, which overwrites it.
     ran : list of str
         Names of the solvers that ran so far.
     f : object with ``value_and_gradient(w, gradient)``
-        While :meth:`solve` runs; with ``value(w)`` for data on this machine.
+        The smooth part; exists while :meth:`solve` runs. Has ``value(w)`` for local data.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class CRFProblem:
         return self.f.value(w) + l1_norm(w, self.l1)
 
     def pairs_for(self, l2: float) -> list | None:
-        """``pairs`` for another l2, which is a part of the Hessian."""
+        """``pairs`` adjusted to another l2, which changes the Hessian by a multiple of I."""
         if self.pairs is None:
             return None
         change = np.float32(2 * (l2 - self.l2))
@@ -138,7 +140,7 @@ class CRFProblem:
 
 
 def check_source(tagger: Any, source: Source) -> None:
-    """Raise where parameters ask for something that the source lacks."""
+    """Raise a ValueError if the source does not support some parameter."""
     names = [ALIASES.get(tagger.solver, tagger.solver)]
     names += ["early_stopping"] * tagger.early_stopping
     names += ["gradient"] * (tagger.gradient not in ("auto", "forward-backward"))
@@ -157,20 +159,20 @@ def has_transition_features(tagger: Any, source: Source) -> bool:
 
 
 def choose_solver(tagger: Any, source: Source) -> tuple[str, str]:
-    """The key of ``SOLVERS`` that ``solver`` means for this data, and why."""
+    """Key of ``SOLVERS`` for the parameter ``solver`` and this data, and the reason."""
     name = ALIASES.get(tagger.solver, tagger.solver)
     if name == "dual":
         check_magnitude(source.X, f"solver={tagger.solver!r}", 1e100)
     by_row = has_transition_features(tagger, source)
     if by_row and name == "dual":
         raise ValueError(
-            f"solver={tagger.solver!r} does not train transition features, which X or "
-            "transition_features gives; use solver='adagrad', 'lbfgs' or 'auto'."
+            f"solver={tagger.solver!r} does not train transition features, given by X or "
+            "transition_features; use solver='adagrad', 'lbfgs' or 'auto'."
         )
     if by_row and (parameter := Unlabelled.of(tagger).parameter):
         raise ValueError(
-            f"{parameter} is not for transition features, which X or transition_features gives; "
-            f"leave these out, or {parameter}."
+            f"{parameter} cannot be combined with transition features, given by X or "
+            f"transition_features; leave these out, or {parameter}."
         )
     if name != "auto":
         return name, "as given"
@@ -196,7 +198,7 @@ def choose_solver(tagger: Any, source: Source) -> tuple[str, str]:
 
 
 def _squared_norm(X: Sequences) -> float:
-    # Of a sparse row, on average.
+    # Mean squared norm of a sparse row.
     values = X.rows.data
     with np.errstate(over="ignore"):
         return float(np.einsum("i,i->", values, values, dtype=np.float64)) / X.n_rows
@@ -228,8 +230,8 @@ def descend(
 ) -> SolverResult:  # fmt: skip
     """L-BFGS on all data, from ``w`` after ``done`` iterations of another solver.
 
-    ``scale``: factor of the weights beside the one for the units of the features. ``curvature``:
-    second derivatives, without the penalty, by some of the weights.
+    ``scale`` multiplies the scale for the units of the features. ``curvature`` holds second
+    derivatives, without the penalty, with respect to some of the weights.
     """
     problem.ran.append("lbfgs")
     tagger, units = problem.tagger, problem.scores.scale(problem.l2)
@@ -237,7 +239,7 @@ def descend(
         scale = scale * (1.0 if units is None else units)
     metric = None if curvature is None else _block_metric(curvature, scale, 2 * problem.l2)
     centred = problem.source.centred(problem.scores, problem.l2)
-    # Threads of BLAS on matrices of 200 rows took up to fifteen times the processor time of one.
+    # On matrices of 200 rows, BLAS threads took up to fifteen times the processor time of one.
     with threadpool_limits(1, "blas") if metric is not None else nullcontext():
         return lbfgs(
             problem.f, problem.start if w is None else w, l1=problem.l1, tol=float(tagger.tol),
@@ -249,7 +251,7 @@ def descend(
         )  # fmt: skip
 
 
-def go_on(problem: CRFProblem) -> SolverResult:
+def run_lbfgs(problem: CRFProblem) -> SolverResult:
     """L-BFGS from the start, with scale and second derivatives if the problem has them."""
     if problem.scale is None:
         return descend(problem)
@@ -257,7 +259,7 @@ def go_on(problem: CRFProblem) -> SolverResult:
 
 
 def _block_metric(curvature: LabelCurvature, scale: np.ndarray, ridge: float) -> BlockMetric:
-    # Of weights times scale.
+    # The metric for weights times scale: second derivatives are divided by both scales.
     at, slots, sizes, blocks, least = curvature
     inverse, penalty = np.zeros((2, *blocks.shape[:2]))
     inverse.reshape(-1)[slots] = sizes / scale[at]
@@ -269,7 +271,7 @@ def _block_metric(curvature: LabelCurvature, scale: np.ndarray, ridge: float) ->
     return BlockMetric(at, slots, blocks)
 
 
-def ascend(problem: CRFProblem) -> SolverResult:
+def run_dual(problem: CRFProblem) -> SolverResult:
     """Exponentiated gradient ascent in the dual, then L-BFGS if the gap stays too large."""
     tagger = problem.tagger
     problem.ran.append("dual")
@@ -283,7 +285,7 @@ def ascend(problem: CRFProblem) -> SolverResult:
     )
     imprecise = _rounding(problem, result.w) > SMALLEST_GAP * abs(result.value)
     if result.message != "gap" or imprecise:
-        # Slow ascent can leave weights that are worse than none.
+        # Slow ascent can end at weights with a larger objective than zeros.
         zeros = problem.scores.new_vector()
         value = problem.value(zeros)
         if result.value > value or imprecise:
@@ -294,12 +296,12 @@ def ascend(problem: CRFProblem) -> SolverResult:
 
 
 def _rounding(problem: CRFProblem, w: np.ndarray) -> float:
-    # Order of the rounding error of the objective: that of the largest score.
+    # Magnitude of the rounding error of the objective, from that of the largest score.
     units = problem.scores.scale(problem.l2)
     return 0.0 if units is None else float(np.finfo(w.dtype).eps * np.abs(w * units).max())
 
 
-def step(problem: CRFProblem) -> SolverResult:
+def run_adagrad(problem: CRFProblem) -> SolverResult:
     """Passes of AdaGrad over single sequences, then L-BFGS."""
     tagger = problem.tagger
     problem.ran.append("adagrad")
@@ -311,9 +313,9 @@ def step(problem: CRFProblem) -> SolverResult:
         random_state=repeatable_generator(tagger.random_state),
         callback=partial(problem.report, "adagrad"),
     )
-    # AdaGrad's metric, flattened, is L-BFGS's first guess of the Hessian's diagonal (on thirds of
-    # three corpora with four penalties, 10 % fewer iterations than with its root; without, the last
-    # iterations are slower).
+    # AdaGrad's metric to the power 2/3 is the scale of weights in L-BFGS. (On thirds of three
+    # corpora with four penalties, 10 % fewer iterations than with its root; without it, the last
+    # iterations are slower.)
     problem.scale = stochastic.metric() ** (2 / 3)
     del stochastic
     problem.curvature = problem.source.curvature(problem.f, result.w)
@@ -326,7 +328,7 @@ def step(problem: CRFProblem) -> SolverResult:
 def _refine(
     problem: CRFProblem, result: SolverResult, scale: Any = 1.0, curvature=None
 ) -> SolverResult:
-    # From an approximate result to one within tol.
+    # Continue from an approximate result by L-BFGS until it is within tol.
     if result.converged or result.n_iter >= problem.tagger.max_iter:
         return result
     rest = descend(problem, result.w, result.n_iter, scale, curvature)
@@ -336,16 +338,16 @@ def _refine(
 
 
 class Solver(NamedTuple):
-    """What runs a solver, and what it needs of the data and the start.
+    """Function that runs a solver, and its requirements.
 
     Attributes
     ----------
     run : callable(problem) -> SolverResult
     single_sequences : bool
-        Whether weights are updated after each sequence: needs CSR rows in float64, and a source
-        that does not list the solver in ``lacks``.
+        Whether weights are updated after each sequence. Such a solver needs CSR rows in float64,
+        and a source that does not list it in ``lacks``.
     warm_start : bool
-        Whether it can start from given weights.
+        Whether the solver can start from given weights.
     """
 
     run: Callable[[CRFProblem], SolverResult]
@@ -354,7 +356,7 @@ class Solver(NamedTuple):
 
 
 SOLVERS = {
-    "lbfgs": Solver(go_on, single_sequences=False, warm_start=True),
-    "adagrad": Solver(step, single_sequences=True, warm_start=True),
-    "dual": Solver(ascend, single_sequences=True, warm_start=False),
+    "lbfgs": Solver(run_lbfgs, single_sequences=False, warm_start=True),
+    "adagrad": Solver(run_adagrad, single_sequences=True, warm_start=True),
+    "dual": Solver(run_dual, single_sequences=True, warm_start=False),
 }

@@ -46,17 +46,17 @@ from sklseq.inference.chain.span_sums import span_probabilities
 from sklseq.objectives.scores.scored_rows import Potentials, ScoredRows
 from sklseq.objectives.scores.transition_features import transition_scores
 
-if TYPE_CHECKING:  # its import takes as long as that of the tagger
+if TYPE_CHECKING:  # importing it takes as long as importing the tagger
     from sklearn.model_selection import BaseCrossValidator
 
 __all__ = ["CRFTagger", "TokenExplanation"]
 
-# The paper's names stay: "eg" is "dual", "emp" is "streaming"; "owlqn" is "lbfgs" with l1 > 0.
+# Aliases from the papers: "eg" is "dual", "emp" is "streaming", "owlqn" is "lbfgs" with l1 > 0.
 SOLVERS = ("auto", "dual", "eg", "adagrad", "lbfgs", "owlqn")
 GRADIENTS = ("auto", "forward-backward", "checkpoint", "streaming", "emp")
 
 
-# Attributes that only some ways of training set.
+# Attributes that only some ways of training set; `fit` removes those of an earlier fit.
 STALE = {"validation_scores_", "n_seen_", "_squares", ATTRIBUTES_WARNED, "feature_names_in_"}
 
 
@@ -83,23 +83,23 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
     solver : {"auto", "dual", "adagrad", "lbfgs"}, default="auto"
         "dual": exponentiated gradient ascent in the dual (alias "eg"), one sequence at a time, with
         a duality gap as certificate; ``l2 > 0`` only; the fastest with strong penalties.
-        "adagrad": 10 passes of stochastic gradient steps, one sequence at a time, from which
-        "lbfgs" goes on with the second derivatives by frequent features as its first guess of the
-        Hessian: half the time of "lbfgs" alone, or less. "lbfgs": all data at once; with
-        ``l1 > 0``, on the weights that are not held at zero (alias "owlqn"). "auto": "lbfgs" for
-        dense data, fewer than 10,000 rows, and where ``warm_start`` gives weights to start from;
-        else "adagrad", or "dual" if ``l2`` is at least an eighth of the mean squared norm of a row
-        (where all values are one: of the number of features in it). "dual" keeps 8 bytes for each
-        row and label, and for each sequence and transition that has a weight; "auto" does not take
-        it where that is more than four times ``sklearn.get_config()["working_memory"]`` MiB.
+        "adagrad": 10 passes of stochastic gradient steps, one sequence at a time, then "lbfgs" with
+        second derivatives for frequent features as its initial Hessian: half the time of "lbfgs"
+        alone, or less. "lbfgs": all data at once; with ``l1 > 0``, on the weights that are not held
+        at zero (alias "owlqn"). "auto": "lbfgs" for dense data, fewer than 10,000 rows, or a start
+        from earlier weights (``warm_start``); otherwise "adagrad", or "dual" if ``l2`` is at least
+        an eighth of the mean squared norm of a row (the number of its features, if all values are
+        one). "dual" keeps 8 bytes for each row and label, and for each sequence and transition that
+        has a weight; "auto" does not take it if that is more than four times
+        ``sklearn.get_config()["working_memory"]`` MiB.
     gradient : {"auto", "forward-backward", "checkpoint", "streaming"}, default="auto"
         Computation of gradients; all give the same numbers.
 
         - "forward-backward" keeps a few numbers for each row and label of a sequence.
         - "checkpoint" keeps O(√T) rows of T and computes the others twice. Reads rows in any order:
           from memory, memory maps and ``.npy`` files.
-        - "streaming" (alias "emp", for entropy message passing) reads rows once an evaluation, from
-          any source, in memory that does not depend on T: block by block it runs the forward
+        - "streaming" (alias "emp", for entropy message passing) reads rows once per evaluation
+          from any source, in memory that does not depend on T: block by block it runs the forward
           recursion, then the backward one over those rows of a block whose counts its last label
           does not determine. Up to n_labels times as slow where labels rarely change.
         - "auto" is forward-backward where that fits into ``sklearn.get_config()
@@ -114,69 +114,71 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
     transition_features : None, list, array, str, re.Pattern or callable, default=None
         Columns with a weight for each pair of successive labels, beside those for labels: numbers
         or names of columns, a mask, a regular expression that is searched for in names, or a
-        function of a name. Names are those of dicts and attribute lists. None: those that
-        ``X.roles`` says, as templates with ``B`` lines set it. Trained by "adagrad" and "lbfgs",
-        from sequences in memory or in blocks.
+        function of a name. Names are those of dicts and attribute lists. None: the columns marked
+        in ``X.roles``, which templates with ``B`` lines set. Trained by "adagrad" and "lbfgs", from
+        sequences in memory or in blocks.
     constraints : {"iob2", "iobes"}, bool array-like (n_labels, n_labels) or None, default=None
-        Transitions that may occur, in training and in every answer: rows from, columns to, in
-        the order of the sorted labels. The schemes also constrain the first and last label.
+        Transitions that may occur, in training and in predictions: from rows to columns, in the
+        order of the sorted labels. The schemes also constrain the first and last label.
     boundaries : bool, default=True
         Whether first and last labels have weights of their own. False gives exactly the model of
         CRFsuite.
     entropy_weight : float, default=0.0
         Weight of Σ_s weight_s · H(p(· | x_s)), the entropy of the labelings of the sequences of
-        which no label is known (sets of all labels count as not known), in the objective: they
-        should be labelled with confidence. 0 leaves these sequences out. It lowers F1 on text: see
-        the manual.
+        which no label is known (sets of all labels count as not known), in the objective, so that
+        the model labels them with confidence. 0 leaves these sequences out. On text, it lowers F1:
+        see the manual.
     label_proportions : dict, or None, default=None
-        Proportions of labels among the rows of X of which y does not know the label (expectation
+        Proportions of labels among the rows of X whose label is unknown in y (expectation
         constraints). The objective gets proportions_weight · N · KL(p̃ ‖ q): p̃ are these
         proportions, q is the mean label distribution of the model over the N rows, weighted by
-        ``sample_weight``. Labels that are not in it share the rest. Rows with sets of labels do not
-        count; without unknown labels, nothing changes. Such a dict as the value of a column of X
-        (its name where fit reads dicts, else its number) is for the rows where the column is not 0.
+        ``sample_weight``. Labels that are not in the dict share the remaining proportion. Rows with
+        sets of labels do not count; without unknown labels, nothing changes. A value may itself be
+        such a dict: its key is a column of X (its name if fit reads dicts, otherwise its number),
+        and it applies to the rows where this column is not 0.
     proportions_weight : float, default=1.0
-        Weight of that; 1 counts as much as N labels drawn with these proportions.
+        Weight of this term; with 1, it counts as much as N labels drawn with these proportions.
     max_iter : int, default=500
-        Iterations of the solver; passes over the data for "dual" and "adagrad", whose number the
-        iterations of a following "lbfgs" are added to.
+        Iterations of the solver. Passes over the data by "dual" and "adagrad" count, together with
+        the iterations of "lbfgs" after them.
     tol : float, default=1e-2
         Fraction of the objective by which it may exceed its minimum. 1e-2 is enough for prediction:
         on seven corpora with six penalties each, smaller gaps change F1 or accuracy by 0.00 points
-        on average, 0.25 being the standard deviation. "dual" stops when the duality
-        gap proves that; below 1e-5, and where the proof takes long (weak penalties), "lbfgs" goes
-        on. "lbfgs" stops when the gradient's norm proves it, ‖v‖² / (4 · l2) being at most ``tol``
-        of the objective, with v the subgradient of least norm; or by an estimate: if ten
-        iterations, or a fifth of all, lower the objective by r times as much as as many before, at
-        worst, and the last ones by d, at most 2 · d / (1 - r) remains (after "adagrad", five
-        iterations, and d / (1 - r) or what decreases in proportion to a power of the iterations
-        would leave). (In 61 runs on six corpora after "adagrad", no excess was above ``tol`` at
-        1e-2, and 5 at 1e-3, 1.7 times ``tol`` at most.)
+        on average, with a standard deviation of 0.25. "dual" stops when the duality gap proves the
+        tolerance; below 1e-5, and if the proof takes long (weak penalties), "lbfgs" continues.
+        "lbfgs" stops when the gradient proves the tolerance, if ‖v‖² / (4 · l2) is at most ``tol``
+        of the objective, where v is the subgradient of least norm; or by an estimate: if each
+        period of ten iterations, or of a fifth of all, lowers the objective by at most r times as
+        much as the period before, and the last one by d, the estimate is 2 · d / (1 - r). After
+        "adagrad", periods have at least five iterations, and the estimate is d / (1 - r), or the
+        rest of a decrease by a power of the number of iterations, if that is more. (In 61 runs on
+        six corpora after "adagrad", no excess was above ``tol`` at 1e-2, and 5 at 1e-3, 1.7 times
+        ``tol`` at most.)
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one.
     early_stopping : bool, default=False
         Whether to set sequences aside, stop when their score no longer rises, and keep the
         weights with which it was highest.
     validation_fraction : float or splitter, default=0.1
-        Fraction of the sequences set aside. Or a splitter of scikit-learn, such as
-        ``PredefinedSplit``, whose first test part is set aside: a given development set.
+        Fraction of the sequences set aside; or a splitter of scikit-learn, such as
+        ``PredefinedSplit`` for a given development set, whose first test part is set aside.
     n_iter_no_change : int, default=5
         Iterations without a higher score after which training stops.
     n_jobs : int or None, default=None
-        Threads, in training and prediction. Sequences in blocks are worked on by one. With
-        "adagrad" and "dual", weights depend on how many there are, within ``tol``: rows on which
-        features say next to nothing may have other labels.
+        Threads, in training and prediction; sequences in blocks use one. With "adagrad" and "dual",
+        weights depend on their number, within ``tol``: rows with hardly informative features may
+        get other labels.
     verbose : int, default=0
         Above 0, the choices of gradient and solver are printed with their reasons, and after each
-        iteration the solver's name and the objective, which "dual" and "adagrad" have to evaluate
-        for that.
+        iteration the solver's name and the objective, at the cost of an evaluation per pass of
+        "dual" and "adagrad".
     random_state : int, RandomState instance or None, default=None
         Seed of :meth:`sample`, and of the order of sequences in training (None: always the same).
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_labels,)
-        Labels, sorted; of a model of CRFsuite, in its own order.
+        Labels, sorted; in the order of the file for a model of CRFsuite.
     coef_ : ndarray of shape (n_features, n_labels)
         State weights.
     transition_ : ndarray of shape (n_labels, n_labels)
@@ -192,7 +194,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         The solvers that ran, e.g. "adagrad+lbfgs"; "adagrad" after :meth:`partial_fit`.
     objective_ : float
         Objective of the fitted weights. After :meth:`partial_fit`, Σ_s weight_s · -log p(y_s | x_s)
-        of the sequences of the last call, each before its own step, without penalties.
+        over the sequences of the last call, each before its own update, without penalties.
     loss_curve_ : list of float
         Objective at the start and after each iteration; "dual" evaluates it where its gap may be
         small enough, "adagrad" before and after its passes. After :meth:`partial_fit`,
@@ -200,8 +202,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
     validation_scores_ : list of float
         Only with ``early_stopping``: score of the sequences set aside, after each iteration.
     n_seen_ : int
-        Only after :meth:`partial_fit`: sequences, and pieces of those in blocks, that took a step
-        so far; those without rows or of weight 0 take none.
+        Only after :meth:`partial_fit`: number of updates so far, one for each sequence, or piece of
+        a sequence in blocks, that has rows and a positive weight.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only when fitted on feature dicts or attributes.
@@ -215,7 +217,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
 
     Notes
     -----
-    An iteration costs O(nnz · L + n_rows · L²), nnz being the number of feature values. float32
+    An iteration costs O(nnz · L + n_rows · L²), where nnz is the number of feature values. float32
     input trains float32 weights; the objective is summed in float64.
 
     References
@@ -345,7 +347,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         fitted = problem.attributes(result.w) | trained
         for name in STALE - fitted.keys():
             self.__dict__.pop(name, None)
-        # In one step: after an interrupt, the estimator is as before, or fitted.
+        # One update: after an interrupt, the estimator is either unchanged or fitted.
         vars(self).update(fitted)
         return self
 
@@ -391,22 +393,22 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Go through one batch of sequences once, by the steps of ``solver="adagrad"``.
+        """Train on one batch of sequences, by one pass of ``solver="adagrad"``.
 
-        All states and transitions are trained, whatever ``all_possible_states``: which ones occur
-        cannot be known in advance; transition features get weights for the labels seen so far, as
-        ``all_possible_transitions`` says. Goes on from the weights of an earlier call, or of
-        :meth:`fit`. The penalties are those of all sequences seen so far together.
+        All states and transitions get weights, whatever ``all_possible_states`` is, because those
+        of later batches are unknown. Transition features get weights for the label pairs seen so
+        far, or for all with ``all_possible_transitions``. Starts from the weights of the previous
+        call, or of :meth:`fit`. The penalties count once for all sequences seen so far.
 
         Parameters
         ----------
         X : list of sequences
-            Of columns that stay the same: arrays, CSR matrices or ``Sequences``, such as
-            extractors with ``n_features=2**k`` give. Dicts and attribute lists only after
-            :meth:`fit`, which learns their columns: attributes that come later are left out, with
-            one warning. A sequence in blocks, see :class:`RowBlocks`, is cut into pieces of 256
-            rows, each of which is a step; transitions between pieces, and starts and ends, are not
-            trained by it (but must fit ``constraints``), and it is read once.
+            Arrays, CSR matrices or ``Sequences`` with the same columns in each call, as from
+            extractors with ``n_features=2**k``. Dicts and attribute lists only after :meth:`fit`,
+            which learns their columns: new attributes are ignored, with one warning. A sequence in
+            blocks, see :class:`RowBlocks`, is read once and cut into pieces of 256 rows, each of
+            which is one update; transitions between pieces, starts and ends must satisfy
+            ``constraints``, but are not trained.
         y : list of label sequences
             Labels may be unknown, as in :meth:`fit`.
         classes : array-like, optional
@@ -420,12 +422,12 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         Raises
         ------
         ValueError
-            If labels or columns are new, before anything changes.
+            If labels or columns are new. The estimator is unchanged.
 
         Notes
         -----
-        Costs O(nnz · L + n_rows · L²), and O(n_features · L) a call: batches of a few hundred
-        sequences make that small. Weights and sums are kept in float64 and float32.
+        Costs O(nnz · L + n_rows · L²), and O(n_features · L) per call, which is small beside the
+        rest for batches of a few hundred sequences. Weights are float64, sums of squares float32.
 
         Examples
         --------
@@ -471,11 +473,11 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         X : list of sequences
             Also in blocks of rows, see :class:`RowBlocks`, each of which is read once.
         known : list of label sequences, optional
-            As in :meth:`predict`: probabilities are those given that labels agree with it.
+            As in :meth:`predict`: probabilities are conditional on these labels.
         out : float64 array or memory map of shape (n_rows, n_labels), optional
-            Where the probabilities of the rows of all sequences are written, one sequence after the
-            other. Of sequences in blocks, memory then holds one block; after an error, ``out``
-            holds numbers of no meaning.
+            Array for the probabilities of the rows of all sequences, one sequence after the other.
+            With sequences in blocks, memory then holds one block. After an error, the contents of
+            ``out`` are undefined.
 
         Returns
         -------
@@ -508,7 +510,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         return entropy(emission, transition, offsets, start=start, end=end)
 
     def _block_sums(self):
-        from sklseq.estimators.block_sums import BlockSums  # not for a deployed model
+        from sklseq.estimators.block_sums import BlockSums  # not needed to predict labels
 
         return BlockSums(self._block_decoder())
 
@@ -522,15 +524,15 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
     ) -> list[np.ndarray]:
         """Probability that each of given segments is a span, with its label and both its ends.
 
-        It is the sum of p(y | x) over all label paths y which have that span, when they are read as
-        ``scheme`` says: a span of the metrics, that must be right in both ends and its type.
+        It is the sum of p(y | x) over all label paths y that contain the span under ``scheme``: a
+        span as in the metrics, with both ends and the type correct.
 
         Parameters
         ----------
         X : list of sequences
         segments : list of lists of (start, stop, label), optional
-            They may overlap; one of a label that was not in training has probability 0. By
-            default those of :meth:`predict_spans`.
+            They may overlap; a segment with a label that was not in training has probability 0. By
+            default, the spans of :meth:`predict_spans`.
         scheme : str or None, default=None
             As in :meth:`predict_spans`.
 
@@ -541,14 +543,14 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         Raises
         ------
         ValueError
-            If a segment is not one of its sequence, or a label of the model does not belong to the
+            If a segment is not inside its sequence, or a label of the model does not belong to the
             scheme.
 
         Notes
         -----
         Sums over constrained paths, not products of marginals. Costs O(n_rows · n_labels²), as
-        :meth:`predict_proba`, and O(n_labels · m + m² · length) a segment, m being the number of
-        labels of its type.
+        :meth:`predict_proba`, and O(n_labels · m + m² · length) per segment, where m is the number
+        of labels of its type.
         """
         if segments is None:
             found = self.predict_spans(X, scheme=scheme)
@@ -563,7 +565,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
     def predict_log_proba_sequence(self, X: SequencesLike, y: LabelsLike) -> np.ndarray:
         """log p(y_s | x_s) of whole label sequences.
 
-        -inf where ``constraints`` forbid one, or a label was not in training.
+        It is -inf if ``constraints`` forbid a sequence, or a label was not in training.
 
         Parameters
         ----------
@@ -603,9 +605,9 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         ----------
         X : list of sequences
         n_samples : int, default=1
-            Paths a sequence.
+            Number of paths per sequence.
         random_state : int, RandomState, Generator or None
-            None: that of the estimator.
+            None: the ``random_state`` of the estimator.
 
         Returns
         -------
@@ -623,7 +625,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
     def sparsify(self) -> Self:
         """Store ``coef_`` as a CSR matrix: smaller files for models with many zeros.
 
-        Predictions stay the same to the bit; the first one after loading unpacks the weights.
+        Predictions stay bitwise equal; the first one after loading unpacks the weights.
         With ``l1 > 0``, or observed states only, most weights are zero.
 
         Returns
@@ -649,9 +651,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
     def prune(self, threshold: float = 0.0) -> Self:
         """Set state weights of magnitude ``threshold`` or less to 0.
 
-        Attributes that are left without a weight are forgotten if the tagger itself reads dicts
-        or attribute lists. Transitions, starts, ends and the weights of transition features stay
-        as they are.
+        If the tagger itself reads dicts or attribute lists, attributes without a nonzero weight are
+        removed. Transitions, starts, ends and the weights of transition features do not change.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""CRF whose penalties are found by cross-validation."""
+"""CRF with penalties chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     """:class:`CRFTagger` that finds ``l1`` and ``l2`` by cross-validation.
 
     Gives the scores of ``GridSearchCV(CRFTagger(), {"l1": l1s, "l2": l2s})`` in a fraction of its
-    time: sequences are read once, and each model is trained from the ones before, from strong
-    penalties to weak ones. So training ends at other weights within ``tol``, and a few rows may be
-    labelled differently. The folds are run by threads.
+    time: sequences are read once, and each model starts from the previous ones, from strong
+    penalties to weak ones. The weights differ within ``tol``, so a few rows may get other labels.
+    Folds are run in threads.
 
     Parameters
     ----------
@@ -35,18 +35,19 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
         As in scikit-learn's ``GridSearchCV``; None is ``KFold(5)``. Samples are sequences.
     scoring : str, callable or None, default=None
         The name of a scorer in ``sklseq.metrics``, a scorer, called as ``scorer(tagger, X, y)``
-        with X the rows of features, or None: token accuracy. With metadata routing, None passes
+        where X holds rows of features, or None: token accuracy. With metadata routing, None passes
         ``sample_weight`` to the score, "token_accuracy" does not, as it does not request it.
     refit : bool, default=True
-        Whether to train with the best penalties on all sequences. Else there is no model, and
+        Whether to train with the best penalties on all sequences. If False, there is no model, and
         ``predict`` raises ``NotFittedError``.
     racing : float or None, default=None
-        Points that score lower than the one of best mean over the first two folds by more than
-        this in each of these are left out of the others; their mean score is NaN. Other points then
-        start from other weights, which may change their scores slightly. None: all points in all
-        folds.
+        A point is left out of later folds if, in each of the first two, its score is lower by more
+        than this than that of the point with the best mean there; its mean score is NaN. The other
+        points then start from other weights, which may change their scores slightly. None: all
+        points in all folds.
     solver : {"auto", "dual", "adagrad", "lbfgs"}, default="auto"
-        As in :class:`CRFTagger`, but "auto" does not take "dual", which trains each model anew.
+        As in :class:`CRFTagger`, but "auto" does not choose "dual", which cannot start from
+        previous weights.
         After "adagrad", the other models of a fold are trained by L-BFGS with its scales of
         weights.
     all_possible_states, all_possible_transitions : bool, default=False
@@ -69,8 +70,8 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     Attributes
     ----------
     l1_, l2_ : float
-        The best penalties: those of the largest mean score over folds; of equal ones, the largest
-        ``l1``, then the largest ``l2``.
+        Penalties with the largest mean score over folds; among equal ones, the largest ``l1``, then
+        the largest ``l2``.
     best_score_ : float
         Their mean score.
     l1s_, l2s_ : ndarray
@@ -94,8 +95,8 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     ConvergenceWarning
         If the solver did not converge for some penalties.
     UserWarning
-        If scores are not finite at some penalties, which are then not chosen, or if the scorer has
-        no argument ``sample_weight``: scores are not weighted then.
+        If scores are not finite at some penalties, which are then not chosen, or if scores are not
+        weighted because the scorer has no argument ``sample_weight``.
 
     See Also
     --------
@@ -104,9 +105,9 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
 
     Notes
     -----
-    The columns of feature dicts are those of all sequences; a feature that no training sequence of
-    a fold has gets no weight there. Memory: the rows of each fold that is being run, and for
-    each thread what training takes, four models, and twenty vectors of weights in float32.
+    Feature dicts get the columns of all sequences; in a fold, a feature that no training sequence
+    has gets no weight. Memory: the rows of each fold that is being run, and for each thread the
+    memory of training, four models, and twenty vectors of weights in float32.
 
     References
     ----------

@@ -1,13 +1,12 @@
 """Reader of model files of CRFsuite, which checks every part of the file.
 
-    header (48 bytes)   lCRF  size  FOMC  100  counts  where each section begins
+    header (48 bytes)   lCRF  size  FOMC  100  counts  first byte of each section
     FEAT                features: kind (0 state, 1 transition), from, to, weight
     CQDB, CQDB          names of labels, names of attributes: number ↔ string
-    LFRF, AFRF          which features belong to each label, to each attribute
+    LFRF, AFRF          features of each label, of each attribute
 
-Numbers are little-endian, 32 bits; weights are doubles. Every size is compared with the file's own
-before anything is allocated, so that no file, however it was made, costs more than a small
-multiple of its length.
+Numbers are little-endian, 32 bits; weights are doubles. Every size is compared with that of the
+file before memory is allocated, so a corrupt file needs at most a small multiple of its length.
 """
 
 from __future__ import annotations
@@ -25,18 +24,19 @@ from sklseq.features import DictFeatures
 __all__ = ["read_crfsuite_model"]
 
 VERSION = 100
-HEADER, CHUNK = 48, 12  # bytes of the file's header and of that of a section
-N_TABLES = 256  # hash tables of a CQDB, whose header is 24 bytes
+HEADER, CHUNK = 48, 12  # bytes of the header of the file, and of a section
+N_TABLES = 256  # hash tables of a CQDB, after its header of 24 bytes
 FEATURE = np.dtype([("kind", "<u4"), ("source", "<u4"), ("label", "<u4"), ("weight", "<f8")])
 STATE, TRANSITION = 0, 1
-# More would take hundreds of megabytes, for a file of a few hundred kilobytes.
+# Limits: with more, a file of a few hundred kilobytes would need hundreds of megabytes.
 MAX_LABELS, MAX_LETTERS = 5_000, 1 << 24
-# State weights above this fraction of a full matrix, or in a small one, are stored as one.
+# State weights are stored as a dense array if more than DENSE_SHARE of its entries are used, or if
+# it has at most DENSE_SIZE entries.
 DENSE_SHARE, DENSE_SIZE = 0.05, 1 << 20
 
 
 def read_crfsuite_model(path: str | os.PathLike, *, encoding: str = "utf-8") -> CRFTagger:
-    """A fitted CRFTagger from a model file of CRFsuite, python-crfsuite or sklearn-crfsuite.
+    """Read a model file of CRFsuite, python-crfsuite or sklearn-crfsuite as a fitted CRFTagger.
 
     Predictions and marginals are those of CRFsuite on the same items, whatever algorithm trained
     the model. The file of a ``sklearn_crfsuite.CRF`` is its ``modelfile.name``.
@@ -54,24 +54,24 @@ def read_crfsuite_model(path: str | os.PathLike, *, encoding: str = "utf-8") -> 
     CRFTagger
         Takes feature dicts and lists of attributes. ``boundaries=False``: CRFsuite has no weights
         for first and last labels. ``classes_`` has the order of the file, in which CRFsuite
-        decides ties. ``coef_`` is an array, or a CSR matrix if few of its entries are used. What
-        the file does not say is not set: ``n_iter_``, ``objective_`` and ``loss_curve_``; ``l1``
-        and ``l2`` have their defaults.
+        decides ties. ``coef_`` is an array, or a CSR matrix if few of its entries are used.
+        ``n_iter_``, ``objective_`` and ``loss_curve_`` are not set, as the file does not have them;
+        ``l1`` and ``l2`` have their defaults.
 
     Raises
     ------
     ValueError
-        If the file is no such model, of another version, cut off or damaged: the message names
-        the section and the byte.
+        If the file is not such a model, has another version, or is truncated or damaged; the
+        message names the section and the byte.
     OSError
-        If it cannot be read.
+        If the file cannot be read.
 
     Notes
     -----
-    To train on from these weights, set the penalties and use ``partial_fit``, or ``fit`` with
-    ``warm_start=True`` on rows of ``vectorizer_``. Items with NaN, or that are one string, are
-    errors here, see :class:`sklseq.features.DictFeatures`; and an attribute with the letter
-    U+0000, which CRFsuite cuts off there, is an unknown one.
+    To continue training from these weights, set the penalties and use ``partial_fit``, or ``fit``
+    with ``warm_start=True`` on rows of ``vectorizer_``. Unlike in CRFsuite, items that have NaN or
+    are a single string are errors, see :class:`sklseq.features.DictFeatures`, and an attribute with
+    the character U+0000 is unknown; CRFsuite truncates it there.
 
     The cost is O(length of the file).
 
@@ -93,10 +93,10 @@ def read_crfsuite_model(path: str | os.PathLike, *, encoding: str = "utf-8") -> 
     sections = file.sections()
     features = file.features(sections["features"])
     labels = file.names(sections["labels"], "label", file.n_labels)
-    if len(labels) * max(map(len, labels)) > MAX_LETTERS:  # an array gives each as much room
+    if len(labels) * max(map(len, labels)) > MAX_LETTERS:  # an array takes this for each
         raise ValueError(f"{file.path} has a label of {max(map(len, labels))} letters: too long.")
     attributes = file.names(sections["attributes"], "attribute", file.n_attributes)
-    # Two entries more than labels: for the first and the last label, which no version uses.
+    # Two more lists than labels, for first and last labels; no version of CRFsuite uses them.
     for kind, section, n, extra in (
         (TRANSITION, "labels' features", file.n_labels, 2),
         (STATE, "attributes' features", file.n_attributes, 0),
@@ -111,7 +111,7 @@ class _Section(NamedTuple):
 
 
 class _File(NamedTuple):
-    """The bytes of a model, its name for messages, and what its header says."""
+    """Bytes of a model file, its path for messages, and the numbers of its header."""
 
     path: str
     data: bytes
@@ -124,7 +124,7 @@ class _File(NamedTuple):
     @classmethod
     def read(cls, path: Any, encoding: str) -> _File:
         name = os.fspath(path)
-        "".encode(encoding)  # an unknown encoding is a LookupError now
+        "".encode(encoding)  # raises LookupError for an unknown encoding
         with Path(path).open("rb") as file:
             head = file.read(HEADER)
             if head[:4] != b"lCRF":
@@ -157,7 +157,7 @@ class _File(NamedTuple):
         )
 
     def numbers(self, positions: np.ndarray) -> np.ndarray:
-        """32-bit numbers at any bytes, which must lie inside."""
+        """32-bit numbers at these byte positions, which must lie inside the file."""
         data = np.frombuffer(self.data, np.uint8)
         each = data[np.asarray(positions, dtype=np.int64)[:, None] + np.arange(4)]
         return each.view("<u4").ravel().astype(np.int64)
@@ -165,7 +165,7 @@ class _File(NamedTuple):
     # --- Sections
 
     def sections(self) -> dict[str, _Section]:
-        """Where each section begins and ends, inside the file and apart from each other."""
+        """Begin and end of each section, checked to lie inside the file without overlaps."""
         marks = (b"FEAT", b"CQDB", b"CQDB", b"LFRF", b"AFRF")
         found = {}
         for (name, begin), mark in zip(self.begins.items(), marks):
@@ -185,7 +185,7 @@ class _File(NamedTuple):
         return found
 
     def features(self, section: _Section) -> np.ndarray:
-        """All features, their labels and attributes known to exist."""
+        """All features, checked to refer to existing labels and attributes."""
         begin, end = section
         n = int(self.numbers([begin + 8])[0])
         if end - begin != CHUNK + n * FEATURE.itemsize:
@@ -242,7 +242,7 @@ class _File(NamedTuple):
         return texts
 
     def _check_records(self, records, begin: int, end: int, where: str) -> np.ndarray:
-        # A record: number, length of the string with its final zero, string.
+        # A record holds a number, the length of the string with its final zero, and the string.
         wrong = (records < begin + 24 + 8 * N_TABLES) | (records + 9 > end)
         if wrong.any():
             k = int(np.argmax(wrong))
@@ -296,9 +296,9 @@ class _File(NamedTuple):
     def check_references(
         self, section: _Section, where: str, features: np.ndarray, kind: int, n: int, extra: int
     ) -> None:
-        """Every feature of a kind must be listed once, by the label or attribute it begins at.
+        """Check that each feature of a kind is listed once, by its label or attribute.
 
-        CRFsuite reads the lists, we the features themselves: they have to say the same.
+        CRFsuite reads these lists, this module reads the features: both must agree.
         """
         begin, end = section
         if int(self.numbers([begin + 8])[0]) != n + extra or CHUNK + 4 * (n + extra) > end - begin:

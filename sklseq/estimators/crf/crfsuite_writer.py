@@ -25,7 +25,7 @@ from sklseq.estimators.weights import dense_weights
 
 __all__ = ["write_crfsuite_model"]
 
-# Weight of a forbidden transition: CRFsuite adds weights, and exp of this is 0.
+# Weight of a forbidden transition: CRFsuite needs finite weights, and exp of this is 0.
 FORBIDDEN = -1e4
 
 
@@ -43,14 +43,14 @@ def write_crfsuite_model(
     Parameters
     ----------
     model : CRFTagger or Pipeline
-        Fitted on feature dicts or attributes. Of a Pipeline, the file has the names that its
-        extractors give to features, and CRFsuite takes lists of these as items.
+        Fitted on feature dicts or attributes. The file of a Pipeline has the feature names of its
+        extractors; items for CRFsuite are then lists of these names.
     path : str or path
-        The file appears only when it is complete.
+        The file is created only when it is complete.
     boundaries : (str, str), default=None
-        CRFsuite has no weights for the first and the last label. These two attributes get them; the
-        first item of each sequence has to be given the first one, the last item the second. None:
-        the model must be fitted with ``boundaries=False``, or on one of these attributes itself.
+        CRFsuite has no weights for the first and the last label, so these weights are stored for
+        two new attributes: add the first one to the first item of each sequence, the second one to
+        the last item. None: the model must be fitted with ``boundaries=False``.
 
     Returns
     -------
@@ -59,13 +59,14 @@ def write_crfsuite_model(
     Raises
     ------
     ValueError
-        If the file cannot hold the model: labels that are no strings, names with the letter U+0000,
-        hashed columns, or weights of the first and last label without ``boundaries``.
+        If the format cannot represent the model: labels that are not strings, names with the
+        character U+0000, hashed columns, or weights of first and last labels without
+        ``boundaries``.
 
     Notes
     -----
-    Forbidden transitions get the weight -10,000. Weights that are zero are left out, and so are
-    attributes that have no other.
+    Forbidden transitions get the weight -10,000. Weights that are zero are left out, and attributes
+    that have no other weights.
 
     References
     ----------
@@ -102,12 +103,12 @@ def write_crfsuite_model(
         _names_section(names, "attribute"),
     ]
     begins = HEADER + np.cumsum([0, *map(len, sections)])
-    # Two lists more, for a first and a last label, which no version uses.
+    # Two more lists, for first and last labels; no version of CRFsuite uses them.
     sections.append(_references(b"LFRF", features, TRANSITION, len(labels), 2, int(begins[-1])))
     begins = HEADER + np.cumsum([0, *map(len, sections)])
     sections.append(_references(b"AFRF", features, STATE, len(names), 0, int(begins[-1])))
     size = HEADER + sum(map(len, sections))
-    # The number of features is that of FEAT; writers leave 0 here.
+    # The number of features is in FEAT; CRFsuite itself writes 0 here.
     numbers = [VERSION, 0, len(labels), len(names), *begins.tolist()]
     header = b"lCRF" + _words([size]) + b"FOMC" + _words(numbers)
     write_file(path, header + b"".join(sections))
@@ -123,7 +124,7 @@ def _tagger_and_names(model: Any) -> tuple[CRFTagger, list[str]]:
     check_is_fitted(tagger, "coef_")
     if tagger.transition_coef_ is not None:
         raise ValueError(
-            "The model has transition features, which CRFsuite cannot have; train it without "
+            "The model has transition features, which CRFsuite does not have; train it without "
             "transition_features and B lines."
         )
     extractor = getattr(tagger, "vectorizer_", None)
@@ -181,10 +182,10 @@ def _chunk(mark: bytes, n: int, content: bytes) -> bytes:
 def _references(
     mark: bytes, features: np.ndarray, kind: int, n: int, extra: int, begin: int
 ) -> bytes:
-    """For each label or attribute, which features begin at it."""
+    """A section with the list of features of each label or attribute."""
     mine = np.flatnonzero(features["kind"] == kind)
     counts = np.bincount(features["source"][mine], minlength=n)
-    # A list is its length and its features, which are sorted by source already.
+    # A list holds its length and its features; ``features`` are sorted by source.
     first = np.cumsum(counts + 1) - (counts + 1)
     lists = np.empty(len(mine) + n, dtype=np.uint32)
     is_length = np.zeros(len(lists), dtype=bool)
@@ -195,13 +196,13 @@ def _references(
 
 
 def _names_section(names: list[str], what: str) -> bytes:
-    """A database of strings: hash tables, records of (number, length, string), their places."""
+    """A section of strings: hash tables, records of (number, length, string), record positions."""
     texts = []
     for name in names:
         if "\0" in name or name.encode("utf-8", "replace").decode() != name:
             raise ValueError(
-                f"The {what} {name!r} has a letter that CRFsuite cannot store: U+0000, which ends "
-                "its strings, or half of a surrogate pair; replace it."
+                f"The {what} {name!r} has a character that CRFsuite cannot store: U+0000, which "
+                "ends its strings, or half of a surrogate pair; replace it."
             )
         texts.append(name.encode() + b"\0")
     sizes = np.array([len(text) for text in texts], dtype=np.int64)
@@ -220,7 +221,7 @@ def _names_section(names: list[str], what: str) -> bytes:
 
 
 def _hash_tables(hashes: np.ndarray, places: np.ndarray, begin: int) -> tuple[bytes, bytes]:
-    """Where each table stands and its size; the tables, of (hash, place) with linear probing."""
+    """(Position, size) of each table; the tables of (hash, place), with linear probing."""
     counts = 2 * np.bincount(hashes % N_TABLES, minlength=N_TABLES)
     first = np.cumsum(counts) - counts
     slots = [(0, 0)] * int(counts.sum())
@@ -238,7 +239,7 @@ def _hash_tables(hashes: np.ndarray, places: np.ndarray, begin: int) -> tuple[by
 def _hashes(texts: list[bytes], sizes: np.ndarray) -> np.ndarray:
     """Jenkins's lookup3 hash (little-endian, from 0) of each text."""
     hashes = np.zeros(len(texts), dtype=np.uint32)
-    order = np.argsort(sizes, kind="stable")  # texts of about one length are padded to one
+    order = np.argsort(sizes, kind="stable")  # groups texts of similar length, to pad little
     for first in range(0, len(texts), 1024):
         some = order[first : first + 1024]
         hashes[some] = _hashes_together([texts[i] for i in some.tolist()], sizes[some])

@@ -1,4 +1,4 @@
-"""Early stopping by the score of sequences that are set aside."""
+"""Early stopping by the score of validation sequences."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class EarlyStopping:
     lengths : ndarray of shape (n_sequences,)
     weights : float64 ndarray of shape (n_sequences,)
     given : (numbers, n), optional
-        Numbers of the sequences among the n of the user; by default they are all of these.
+        Positions of these sequences among the n sequences of the user; by default all of them.
 
     Attributes
     ----------
     aside : ndarray
         Numbers of the sequences set aside.
     X, y, sample_weight
-        Of these sequences, for ``score`` of the tagger.
+        Data of the sequences set aside, for ``score`` of the tagger.
     best : ndarray or None
         Weights w of the best iteration.
     scores : list of float
@@ -68,8 +68,8 @@ class EarlyStopping:
         return validation
 
     def stops(self, w: np.ndarray, attributes: dict) -> bool:
-        """Whether this iteration is the last; ``attributes`` make a fitted tagger of w."""
-        # X is rows already, whatever the user gave.
+        """Whether training stops now; ``attributes`` are those of a tagger with weights w."""
+        # X holds rows, also if the user gave dicts: they must not be vectorized again.
         self.tagger.__dict__.update(attributes | {"vectorizer_": None})
         score = self.tagger.score(self.X, self.y, self.sample_weight)
         if not self.scores or score > max(self.scores):

@@ -1,4 +1,4 @@
-"""Reports of each iteration of training, and the model after the last complete one."""
+"""Monitor of the iterations of training: reports, early stopping, and the last complete model."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Monitor:
     attributes : callable(w) -> dict
         The attributes of a fitted tagger with weights w.
     objective : callable(w) -> float
-        Penalties included; for solvers that do not evaluate it.
+        Objective with penalties; called for solvers that do not evaluate it.
     validation : EarlyStopping, optional
     error : exception class, or ()
-        Error after which the last iteration is kept.
+        Error after which the weights of the last iteration are kept.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Monitor:
 
     @contextmanager
     def last_kept(self, finish: Callable[[SolverResult], Any]) -> Iterator[None]:
-        """On an ``error``, call ``finish`` with the last iteration if there is one, and say so."""
+        """On an ``error``, pass the last iteration, if any, to ``finish``; the message says so."""
         try:
             yield
         except self.error as error:
@@ -62,6 +62,6 @@ class Monitor:
             k, w = self.last
             finish(SolverResult(w, self.history[-1], k, True, self.history, "error"))
             raise type(error)(
-                f"{error} The model of iteration {k} is kept: after that, go on from there with "
-                "warm_start=True."
+                f"{error} The model of iteration {k} is kept; remove the cause, then continue "
+                "from it with warm_start=True."
             ) from error

@@ -1,4 +1,4 @@
-"""Training on one batch of sequences after another, by stochastic steps."""
+"""``CRFTagger.partial_fit``: one pass of stochastic steps over a batch of sequences."""
 
 from __future__ import annotations
 
@@ -47,26 +47,25 @@ from sklseq.objectives.scores.transition_features import (
 __all__ = ["fit_batch", "fit_blocks", "squares_of_columns"]
 
 RATE = 1.0
-# Start of the sums of squares, of weights that are zero and of those that `fit` found.
+# Initial sums of squared gradients: of new weights, and of weights from `fit`, which move less.
 FIRST_SQUARE, FITTED = 1.0, 100.0
-# Rows of a piece of a sequence in blocks.
+# Rows of the pieces into which a sequence in blocks is cut; each piece is one update.
 PIECE_ROWS = 256
 ENDED = object()
 
 
 @dataclass
 class Place:
-    """Rows of a block in their sequence.
+    """Position of a block of rows in its sequence.
 
     Attributes
     ----------
     sequence, row : int
         Numbers of the sequence and of the first row.
     is_last : bool
-        Whether the sequence ends with them.
+        Whether the sequence ends with the block.
     possible : bytes or None
-        Labels that constraints leave at the row before; :meth:`PathCheck.follow` reads and returns
-        it.
+        Labels that constraints allow at the row before, as :meth:`PathCheck.follow` returns them.
     """
 
     sequence: int
@@ -85,11 +84,11 @@ def fit_batch(
     squares: tuple | None,
     place: Place | None = None,
 ) -> dict:
-    """The attributes of ``tagger`` after one pass over a batch.
+    """Return the attributes of ``tagger`` after one pass over a batch.
 
     ``rows`` is X as the fitted tagger reads it, or None before the first call; ``squares`` are the
-    sums of squared gradients of earlier batches; ``place``: where sequences are pieces, that of
-    their rows; y are the labels of all of these. First and last rows of pieces are like any other.
+    sums of squared gradients of earlier batches. With ``place``, the sequences are pieces of a
+    block at this position, and y has its labels; pieces have no first and last labels.
     """
     rows, classes = _first_batch(X, classes) if rows is None else _next_batch(tagger, rows, classes)
     check_not_empty(rows)
@@ -118,7 +117,7 @@ def fit_batch(
 def fit_blocks(
     tagger: Any, X: Any, y: LabelsLike, classes: ArrayLike | None, sample_weight: ArrayLike | None
 ) -> dict:
-    """The attributes of ``tagger`` after one pass over sequences in blocks."""
+    """Return the attributes of ``tagger`` after one pass over sequences in blocks."""
     later, losses = copy(tagger), []
     for weight, rows, labels, place in _pieces(X, y, training_weights(sample_weight, len(X))):
         fitted = hasattr(later, "coef_")
@@ -162,7 +161,7 @@ def _items(labels: Any) -> list:
 
 
 def _roles(tagger: Any, rows: Sequences) -> np.ndarray | None:
-    # Of the columns of a batch, if it has transition features.
+    # Roles of the columns of a batch, or None if it has no transition features.
     vectorizer = getattr(tagger, "vectorizer_", None)
     names = vectorizer and vectorizer.get_feature_names_out
     roles = with_transition_features(tagger.transition_features, rows.shape[1], rows.roles, names)
@@ -175,7 +174,7 @@ def _with_triples(
     tagger: Any, support: Support, roles: np.ndarray, rows: Sequences, labels: AllowedLabels,
     squares: tuple | None,
 ) -> Support:  # fmt: skip
-    # With weights of transition features for the labels seen so far, or for all.
+    # ``support`` with weights of transition features, for label pairs seen so far or for all.
     columns, L = np.flatnonzero(roles & TRANSITION), labels.n_labels
     if tagger.all_possible_transitions:
         triples = possible_triples(columns, support.transition)
@@ -196,7 +195,7 @@ def _with_triples(
 def _read_codes(
     y: LabelsLike, rows: Sequences, classes: np.ndarray, place: Place | None
 ) -> AllowedLabels:
-    # The table has rows beside those of single labels only where some are not known.
+    # The table has more rows than labels only if some labels of y are unknown.
     y, X = (y, rows) if place is None else ([y], Sequences(rows.rows, [0, rows.n_rows]))
     y = list(y) if isinstance(y, Iterator) else y  # read twice
     first = (0, 0) if place is None else (place.sequence, place.row)
@@ -213,7 +212,7 @@ def _check_labels(
     labels: AllowedLabels, rows: Sequences, allowed: Constraints, classes: np.ndarray,
     place: Place | None,
 ) -> None:  # fmt: skip
-    # Of whole sequences; or of all pieces together, after the rows before them.
+    # Check constraints: of whole sequences, or of the pieces as a continuation of earlier rows.
     check = PathCheck(allowed, classes, labels.table)
     if place is None:
         for s, codes in enumerate(cut_rows(labels.codes, rows.offsets)):
@@ -230,7 +229,7 @@ def _next_batch(
 ) -> tuple[Sequences, np.ndarray]:
     if classes is not None and not np.array_equal(read_classes(classes), np.sort(tagger.classes_)):
         raise ValueError(
-            f"classes must stay those of the first call, {tagger.classes_.tolist()}; got "
+            f"classes must be the same as in the first call, {tagger.classes_.tolist()}; got "
             f"{read_classes(classes).tolist()}."
         )
     return rows, tagger.classes_
@@ -244,8 +243,8 @@ def _first_batch(X: SequencesLike, classes: ArrayLike | None) -> tuple[Sequences
     rows, vectorizer = read_sequences(X, fit=True)
     if vectorizer is not None:
         raise ValueError(
-            "partial_fit needs columns that stay the same, which attributes of one batch do not "
-            "give; extract them with a fitted transformer, or one with n_features=2**k."
+            "partial_fit needs the same columns in each batch, which attributes of one batch do "
+            "not determine; extract them with a fitted transformer, or one with n_features=2**k."
         )
     return rows, read_classes(classes)
 
@@ -289,7 +288,7 @@ def _attributes_after(
 def _set_squares_of_triples(
     tagger: Any, stochastic: StochasticLikelihood, squares: tuple | None
 ) -> None:
-    # Those of earlier batches; of other weights as they begin.
+    # Sums of earlier batches; new weights start as in `_attributes_after`.
     triples, of_triples = stochastic.scores.features.triples, stochastic.squares[3]
     of_triples[:] = FIRST_SQUARE
     if squares is not None:
@@ -305,7 +304,7 @@ def _squares_after(stochastic: StochasticLikelihood) -> tuple:
 
 
 def squares_of_columns(squares: tuple, kept: np.ndarray, n_labels: int) -> tuple:
-    """The sums of squares of the columns of a mask, which are numbered anew."""
+    """Sums of squared gradients restricted to the columns ``kept``, with their new numbers."""
     state, chain, *of_triples = squares
     if of_triples:
         feature, pair = np.divmod(of_triples[0], n_labels**2)

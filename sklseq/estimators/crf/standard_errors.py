@@ -22,7 +22,7 @@ from sklseq.objectives.scores.score_map import ScoreMap, Weights
 
 __all__ = ["StandardErrors", "weight_errors"]
 
-# Weights that are farther than this from the minimum, in standard errors, are warned of.
+# Distance of a weight from the minimum, in standard errors, above which there is a warning.
 FAR = 0.1
 
 
@@ -40,11 +40,11 @@ class StandardErrors(Weights):
 def weight_errors(
     tagger: Any, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None, robust: bool
 ) -> StandardErrors:
-    """As :func:`sklseq.inspection.standard_errors`, of a tagger."""
+    """Standard errors of a tagger, see :func:`sklseq.inspection.standard_errors`."""
     if parameter := Unlabelled.of(tagger).parameter:
         raise ValueError(
-            "Standard errors are those of weights of greatest likelihood, and the model was "
-            f"trained with {parameter}; fit one without."
+            "Standard errors need weights that maximise the likelihood, but the model was trained "
+            f"with {parameter}; fit a model without it."
         )
     if tagger.transition_coef_ is not None:
         raise ValueError(
@@ -54,11 +54,11 @@ def weight_errors(
     source = _open(tagger, X, y, sample_weight)
     if isinstance(source, PartialSource) and not robust:
         raise ValueError(
-            "y has unknown labels or sets of labels, whose likelihood is not concave, so that its "
-            "Hessian is no variance; pass robust=True."
+            "y has unknown labels or sets of labels; their log-likelihood is not concave, so its "
+            "Hessian gives no variance; pass robust=True."
         )
     summary, rows = source.summarise(), source.X.rows
-    if source.X.is_sparse:  # so that one layout of w serves single sequences, too
+    if source.X.is_sparse:  # gives a layout of w that also fits single sequences
         summary = summary._replace(counts=np.bincount(rows.indices, minlength=rows.shape[1]))
     scores = score_map(tagger, source, summary)
     w = scores.pack(_weights_of(tagger, source))
@@ -154,7 +154,7 @@ def _warn_of_distance(f: Any, w, l1: float, trained: np.ndarray, inverse: np.nda
 
 
 def _gradients(source: RowSource, scores: ScoreMap, w, trained: np.ndarray) -> np.ndarray:
-    # Of the weighted -log p of each sequence, shape (n_weights, n_sequences).
+    # Gradients of the weighted -log p of each sequence, shape (n_weights, n_sequences).
     G, gradient = np.empty((len(trained), len(source.X))), np.empty_like(w)
     with Threads(1) as one:
         for s in range(len(source.X)):
