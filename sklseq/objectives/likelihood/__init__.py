@@ -1,1 +1,1 @@
-"""Negative log-likelihood of a linear chain: in memory, in blocks, in shards, dual."""
+"""Negative log-likelihood of linear chains, its gradient, Hessian, dual and stochastic steps."""

@@ -1,4 +1,4 @@
-"""Products of one block of rows with weights and residuals, in the user's order of features."""
+"""Blocks of rows of a sequence: products with weights and residuals, and checksums."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sklseq.objectives.scores.transition_features import dense_columns
 
 __all__ = ["AllowedRows", "DenseBlock", "SparseBlock", "as_block", "join_blocks"]
 
-# Bytes of a product that is added to a larger array; and of dense rows whose checksum is compared
-# at a time.
+# Bytes of a partial product in `collect`, and of dense rows whose checksum is computed at a time;
+# both stay in the cache.
 PRODUCT, PIECE = 1 << 20, 1 << 19
 # Called with the number of a run of rows and its checksum; may raise.
 Check = Callable[[int, int], None]
 
 
 def as_block(rows: Any) -> DenseBlock | SparseBlock:
-    """Rows in the form for products."""
+    """``DenseBlock`` or ``SparseBlock`` of rows."""
     return SparseBlock(rows) if sparse.issparse(rows) else DenseBlock(rows)
 
 
@@ -45,7 +45,7 @@ def join_blocks(blocks: list) -> DenseBlock | SparseBlock:
     joined.indices = np.concatenate(indices)
     per_row = np.concatenate([np.diff(one) for one in indptr])
     joined.indptr = np.append(0, np.cumsum(per_row)).astype(joined.indices.dtype)
-    if any(len(one) for one in data):  # the others hold ones
+    if any(len(one) for one in data):  # in blocks without data, all values are 1
         data = [one if len(one) else np.ones(len(i)) for one, i in zip(data, indices)]
     joined.data = np.concatenate(data)
     return joined
@@ -84,9 +84,9 @@ class DenseBlock:
             out[a : a + step] += rows[:, a : a + step].T @ residual
 
     def checked(self, unit: int, check: Check) -> DenseBlock:
-        """Itself; ``check`` gets the checksum of each ``unit`` rows when they are first used.
+        """Return the block; ``check`` gets the checksum of each ``unit`` rows at their first use.
 
-        Until then, changed rows can only give wrong numbers.
+        This is early enough, as changed dense rows can only give wrong numbers.
         """
         self.unit, self.check = unit, check
         return self
@@ -97,7 +97,7 @@ class DenseBlock:
             pass
 
     def _pieces(self) -> Iterator[slice]:
-        # Rows are used directly after the comparison, while they are in the cache.
+        # Rows are used directly after their checksum is computed, while they are in the cache.
         if self.check is None:
             yield slice(0, len(self))
             return
@@ -121,8 +121,8 @@ class DenseBlock:
         return None
 
     def select(self, columns: np.ndarray, rank: np.ndarray) -> tuple:
-        """(indptr, indices, data) of some columns, numbered in their order, without zeros;
-        ``rank``: number of each column, or -1."""
+        """(indptr, indices, data) of the nonzero entries in ``columns``, numbered by ``rank``,
+        which is -1 for other columns."""
         return dense_columns(self.rows, columns)
 
 
@@ -139,9 +139,8 @@ class SparseBlock:
         self.indptr = np.ascontiguousarray(rows.indptr, dtype=np.int64 if wide else np.int32)
         self.indices = np.ascontiguousarray(rows.indices, dtype=self.indptr.dtype)
         pieces = [(0, 64), *((a, a + (1 << 16)) for a in range(64, len(rows.data), 1 << 16))]
-        ones = all(
-            (rows.data[a:b] == 1).all() for a, b in pieces
-        )  # the first few decide most of the time
+        # The first piece, of 64 values, is usually enough to find another value than 1.
+        ones = all((rows.data[a:b] == 1).all() for a, b in pieces)
         self.data = np.zeros(0) if ones else np.ascontiguousarray(rows.data, dtype=np.float64)
 
     def part(self, first: int, last: int) -> SparseBlock:
@@ -159,7 +158,7 @@ class SparseBlock:
         return int(self.indptr[-1] - self.indptr[0]) * (self.indices.itemsize + 8)
 
     def checked(self, unit: int, check: Check) -> SparseBlock:
-        """Itself, after a check of each ``unit`` rows: kernels use columns as addresses."""
+        """Return the block after checking all rows: kernels use column numbers as addresses."""
         for k, first in enumerate(range(0, len(self), unit)):
             indptr = self.indptr[first : first + unit + 1]
             entries = slice(indptr[0], indptr[-1])
@@ -187,7 +186,7 @@ class SparseBlock:
         return indptr - indptr[0], self.indices[entries], data
 
     def collect(self, residual: np.ndarray, first: int, out: np.ndarray, slot=None) -> None:
-        """As of ``DenseBlock``; ``slot``: the row of ``out`` of each column."""
+        """See ``DenseBlock``; ``slot`` is the row of ``out`` for each column."""
         last = first + len(residual)
         if slot is None:
             indptr, indices, data = self.indptr[first : last + 1], self.indices, self.data
@@ -222,7 +221,7 @@ class AllowedRows:
         return getattr(self._block, name)
 
     def scores(self, W: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """X · W, and the penalties."""
+        """X · W plus the penalties."""
         out = self._block.scores(W, out)
         out += self._penalties
         return out

@@ -1,4 +1,4 @@
-"""One sequence in blocks of rows, compared with the first reading whenever it is read again."""
+"""One sequence in blocks of rows, checked for changes whenever it is read again."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sklseq.objectives.likelihood.block_rows import PIECE, AllowedRows, as_block
 __all__ = ["AllowedSequence", "BlockSequence"]
 
 
-# Checkpoints of a sequence; bytes of rows between them; and rows, if these are very wide.
+# Largest number of checkpoints, or √T if that is more; bytes of rows, and least rows, between two.
 CHECKPOINTS, CACHE, LEAST_ROWS = 4096, 1 << 21, 64
-# Checkpointing keeps the last WHOLE · √T rows.
+# Checkpointing keeps the filter at the last WHOLE · √T rows.
 WHOLE = 150
 
 
@@ -29,24 +29,25 @@ class BlockSequence:
     ----------
     rows : RowBlocks
     number : int
-        Of the sequence, for messages.
+        Number of the sequence, for messages.
     block_rows : int
-        At most; blocks are a multiple of the rows that share a checksum.
+        Maximum rows of a block; it is rounded down to a multiple of the rows that share a checksum.
     n_rows : int
     keep : float
         Bytes that checkpointing may keep of the last rows.
 
     Notes
     -----
-    Checksums of all numbers show whether rows have changed, before a result is computed from them.
-    8 bytes are kept for each block, or for as many rows as a cache holds.
+    Checksums of all numbers show whether rows have changed since the first reading, before results
+    are computed from them. One checksum, 8 bytes, is kept for each block, or for each run of rows
+    that fits the cache.
     """
 
     def __init__(self, rows, number: int, block_rows: int, n_rows: int, keep: float = 0.0):
         self.source, self.number, self.where = rows, number, f"sequence {number}"
         self.n_rows, self.keep = n_rows, keep
         self.hold, self.n_repeated = 1, 0  # see OnePass
-        self.codes: np.ndarray | None = None  # of AllowedLabels, if some labels are unknown
+        self.codes: np.ndarray | None = None  # those of AllowedLabels, if some labels are unknown
         self.sums, self.width, self.kind = array("Q"), None, None
         self._whole, self.unit = None, block_rows
         if sparse.issparse(rows.source):
@@ -63,12 +64,12 @@ class BlockSequence:
         return self._whole is not None or type(rows) is np.ndarray
 
     def bytes_kept(self, rows) -> int:
-        """Bytes of a block that is kept: 0 if it is a view of rows in memory."""
+        """Additional memory if a block is kept: 0 if it is a view of rows in memory."""
         view = self.in_memory and self.source.source.dtype == np.float64
         return 0 if view else rows.nbytes
 
     def first_reading(self) -> Iterator:
-        """Yield rows as given, and as blocks; their checksums are kept."""
+        """Yield (rows as given, block of these rows); keep their checksums."""
         first = 0
         for rows, _ in iterate_blocks(self.source, self.block_rows, self.where):
             self.width, self.kind = rows.shape[1], self.kind or _kind(rows)
@@ -79,7 +80,7 @@ class BlockSequence:
             yield rows, block
 
     def blocks(self) -> Iterator:
-        """Yield blocks ready for the kernels; an error if they have changed."""
+        """Yield blocks for the kernels; raise BlockError if rows have changed."""
         if self.source.random_access:
             for a in range(0, self.n_rows, self.block_rows):
                 yield self.block(a, min(a + self.block_rows, self.n_rows))
@@ -104,7 +105,7 @@ class BlockSequence:
         )
 
     def _same(self, block: Any, first: int, names: str, rows: Any = None):
-        # The block; its rows are compared with the first reading when they are used, or before.
+        # Return the block; a difference from the first reading is an error, at first use or before.
         def check(k: int, found: int) -> None:
             if found == self.sums[first // self.unit + k]:
                 return
@@ -133,7 +134,8 @@ class BlockSequence:
     def spans(self) -> list[tuple[int, int]]:
         """Runs of rows between checkpoints: √T of them, or ``CHECKPOINTS`` if that is more.
 
-        At least as long as a cache holds, so that rows are still there for the second recursion.
+        They are at least as long as the cache allows, so that the second recursion still finds the
+        rows there.
         """
         n_most = max(CHECKPOINTS, np.sqrt(self.n_rows))
         step = max(self._cached_rows(CACHE, self.block_rows), int(np.ceil(self.n_rows / n_most)))
@@ -142,7 +144,7 @@ class BlockSequence:
         return list(zip(cuts[:-1], cuts[1:]))
 
     def first_whole(self, spans: list[tuple[int, int]], row_bytes: int) -> int:
-        """The first span from which on all rows may be kept; the last one always may."""
+        """Number of the first span of those whose rows may all be kept; the last one always may."""
         n = min(WHOLE * np.sqrt(self.n_rows), self.keep / row_bytes)
         return sum(self.n_rows - a > n for a, _ in spans[:-1])
 
@@ -152,7 +154,7 @@ class BlockSequence:
         return min(most, max(LEAST_ROWS, cache // (8 * max(1, self.source.source.shape[1]))))
 
     def block(self, first: int, last: int):
-        """Rows first to last - 1, of a source with random access."""
+        """Block of the rows first to last - 1 of a source with random access."""
         name = f"block {first // self.block_rows}"
         if self._whole is not None:
             return self._same(self._whole.part(first, last), first, name)
@@ -161,14 +163,14 @@ class BlockSequence:
 
 
 class AllowedSequence(BlockSequence):
-    """A sequence whose rows score -inf for labels that y does not allow.
+    """A sequence with scores of -inf for labels that y does not allow.
 
     Parameters
     ----------
     sequence : BlockSequence
-        After its first reading.
+        It must have been read once.
     penalties : ndarray of shape (n_codes, width)
-        As of ``AllowedLabels``.
+        See ``AllowedLabels.penalties``.
     """
 
     def __init__(self, sequence: BlockSequence, penalties: np.ndarray):
@@ -178,7 +180,7 @@ class AllowedSequence(BlockSequence):
     def blocks(self) -> Iterator:
         first = 0
         for block in super().blocks():
-            # Those of sources with random access come from the method below.
+            # With random access, blocks come from `block` below and are restricted already.
             yield block if isinstance(block, AllowedRows) else self._restrict(block, first)
             first += len(block)
 

@@ -1,4 +1,4 @@
-"""Summary of labelled sequences in blocks, in one reading, and the observed counts."""
+"""Summary and observed counts of labelled sequences in blocks, from one reading."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["SeenTriples", "summarise_blocks", "summarise_labels"]
 
 
 def summarise_labels(labels: list, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted distinct labels of sequences of positive weight; how many labels each one has."""
+    """(sorted distinct labels of sequences of positive weight, number of labels of each)."""
     found, lengths = None, np.zeros(max(1, len(labels)), dtype=np.int64)
     for s, one in enumerate(labels):
         for block in one.read(f"sequence {s}"):
@@ -33,8 +33,8 @@ def _union(found: np.ndarray | None, more: np.ndarray, s: int) -> np.ndarray:
         return more
     if found.dtype.kind != more.dtype.kind:
         raise ValueError(
-            f"Labels must be all strings or all integers; those of sequence {s} differ from the "
-            "ones before. Convert them."
+            f"Labels must be all strings or all integers; those of sequence {s} differ from "
+            "earlier ones. Convert them."
         )
     return np.union1d(found, more)
 
@@ -42,7 +42,7 @@ def _union(found: np.ndarray | None, more: np.ndarray, s: int) -> np.ndarray:
 def summarise_blocks(
     sequences: list[BlockSequence], labels: list, classes: np.ndarray, weights: np.ndarray
 ) -> tuple[Summary, Counts]:
-    """Read all rows and labels once: their summary, and the weighted counts of all features."""
+    """Read all rows and labels once; return their summary and weighted feature counts."""
     sums = _Sums(classes)
     lengths = [
         sums.add(sequence.number, sequence, one.reader(sequence.where), weight)
@@ -109,7 +109,7 @@ class _Sums:
             )
         self.single &= rows.dtype == np.float32
         largest = magnitudes(rows)
-        if largest is None:  # sparse, and no value far from 1
+        if largest is None:  # sparse rows without values far from 1
             largest = np.zeros(rows.shape[1])
             largest[rows.indices] = 1
         np.maximum(self.largest, largest, out=self.largest)
@@ -137,14 +137,14 @@ class _Sums:
 
 
 class SeenTriples:
-    """Codes of successive rows, with the columns of the second one.
+    """Codes of successive rows that occur together with columns of the second row.
 
     Parameters
     ----------
     classes : ndarray
         Labels, or codes.
     columns : ndarray, sorted
-        Those of transition features.
+        Columns of transition features.
     n_features : int
 
     Attributes
@@ -170,7 +170,7 @@ class SeenTriples:
             pairs = np.append(before, codes)
             pairs = pairs[:-1] * len(self.classes) + pairs[1:]
             indptr, indices, data = block.select(self.columns, self.rank)
-            first = indptr[len(codes) - len(pairs)]  # the first row of a sequence follows none
+            first = indptr[len(codes) - len(pairs)]  # the first row of a sequence has no pair
             lengths = np.diff(indptr)[len(codes) - len(pairs) :]
             keys = self.columns[indices[first:]] * len(self.classes) ** 2
             self._add(keys + np.repeat(pairs, lengths), weight * data[first:])

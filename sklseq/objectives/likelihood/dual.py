@@ -1,4 +1,4 @@
-"""Dual of the regularised conditional likelihood, ascended one sequence at a time."""
+"""Dual of the regularised conditional likelihood, for ascent one sequence at a time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _ascent = load_kernel("sklseq.objectives.likelihood._ascent")
 
 __all__ = ["DualLikelihood", "dual_bytes"]
 
-# Start: theta of the observed labels, and the first step; one halves the other (measured: larger
-# steps overshoot, smaller ones waste the first pass).
+# Start: theta of the observed labels, and the first eta, which halves theta. (Larger first steps
+# overshot in measurements, smaller ones made little of the first pass.)
 CONFIDENCE, FIRST_STEP = 5.0, 0.5
 
 
@@ -51,39 +51,39 @@ class DualLikelihood(LatticeState):
     of the present weights, theta ← theta + eta · (A w - theta), which is a step of exponentiated
     gradient ascent (Collins, Globerson, Koo, Carreras, Bartlett 2008, §4), and updates w by the
     change of the marginals. Pair potentials of a sequence start equal for all its rows, so they
-    stay equal: theta takes n_rows · L + n_sequences · L² numbers. Where few transitions have a
-    weight, L² is their number: the others always score 0. eta is found for each sequence from the
-    curvature at its last update, and a step that lowers D is taken back; the paper has one eta,
-    halved on failure.
+    stay equal: theta takes n_rows · L + n_sequences · L² numbers. If few transitions have a weight,
+    only these are stored and counted in place of L², as the others always score 0. eta is chosen
+    for each sequence from the curvature at its last update, and a step that lowers D is undone; the
+    paper has one eta, halved on failure.
 
-    With an L1 penalty, w(mu) = soft(the same, l1 / (2 · l2)), and everything else stays as it is
-    (the dual of the elastic net; Shalev-Shwartz, Zhang 2014, §1).
+    With an L1 penalty, w(mu) is this sum soft-thresholded at l1 / (2 · l2), and everything else is
+    unchanged (the dual of the elastic net; Shalev-Shwartz, Zhang 2014, §1).
 
-    f(w(mu)) - D(mu) is never negative, and bounds how far w is from the optimum.
+    f(w(mu)) - D(mu) is never negative, and bounds the excess of f(w(mu)) over the minimum.
 
     Parameters
     ----------
     primal : LogLikelihood
-        Of sparse rows, in float64, with l2 > 0.
+        With sparse rows, in float64, and l2 > 0.
     l1 : float, default=0.0
-        Of the penalty l1 · ‖w‖₁, which ``primal`` does not have.
+        Weight of the penalty l1 · ‖w‖₁, which ``primal`` does not have.
     w : ndarray, optional
         Zeros; overwritten.
 
     Notes
     -----
-    An update costs O(nnz · L + T · L² + L²), and one exponential a label and row. Memory:
-    8 · (n_rows · L + n_sequences · L²) bytes beside the rows. L² as above.
+    An update costs O(nnz · L + T · L² + L²), and one exponential per label and row. Memory:
+    8 · (n_rows · L + n_sequences · L²) bytes beside the rows, with L² as above.
 
-    Several threads begin a pass with the same w. Each ascends the dual of its sequences with lam /
-    sigma in place of lam = 2 · l2, and its w_k may move sigma times too far; then
+    Several threads start a pass from the same w. Each ascends the dual of its sequences with lam /
+    sigma in place of lam = 2 · l2, so that w_k changes sigma times too much; then
 
         w ← w + Σ_k (w_k - w) / sigma,
 
     which is the w of all marginals (with L1, the same for u). With sigma = n threads, D does not
-    fall (Ma, Smith, Jaggi, Jordan, Richtárik, Takáč 2015: CoCoA+). From the second pass, sigma =
-    ‖Σ_k (w_k - w)‖² / Σ_k ‖w_k - w‖² of the pass before, the least that was enough there. Measured
-    with two threads: 1.3 times as many passes as one thread needs.
+    fall (Ma, Smith, Jaggi, Jordan, Richtárik, Takáč 2015: CoCoA+). From the second pass on, sigma =
+    ‖Σ_k (w_k - w)‖² / Σ_k ‖w_k - w‖² of the previous pass, the smallest value that would have been
+    enough there. Two threads need 1.3 times as many passes as one (measured).
     Memory: as much as w for each thread, twice that with L1.
     """
 
@@ -96,9 +96,9 @@ class DualLikelihood(LatticeState):
         self.value, self.sigma = 0.0, 0.0
 
     def _start(self, y: np.ndarray) -> None:
-        # mu is all on the observed paths: w = 0, D = 0.
+        # mu has all mass on the observed paths, so w = 0 and D = 0.
         n, L = len(self.weights), self.scores.n_labels
-        # Both in one block: allocators give large ones back to the system when they are freed.
+        # One allocation for both: large ones are returned to the system when they are freed.
         self.mu, self.theta = np.zeros((2, len(y), L), np.float32)
         self.mu[np.arange(len(y)), y] = 1
         self.theta[np.arange(len(y)), y] = CONFIDENCE
@@ -125,7 +125,7 @@ class DualLikelihood(LatticeState):
             self.u = (np.zeros_like(W), np.zeros_like(w), np.zeros_like(self.chain))
 
     def ascend(self, order: np.ndarray) -> int:
-        """Update after each sequence of ``order``; returns how many steps were taken back."""
+        """Update on each sequence of ``order``; return the number of steps that were undone."""
         W, w = self.dense_and_sparse()
         shares = self.shares(order)
         if len(shares) == 1:
@@ -140,7 +140,7 @@ class DualLikelihood(LatticeState):
         return rejected
 
     def _ascend_apart(self, shares: list[np.ndarray], W: np.ndarray, w: np.ndarray) -> int:
-        # Each thread has a part of the sequences, then the merge.
+        # Each thread updates on a part of the sequences, then the weights are merged.
         n, arrays = len(shares), {"copies": [W, w, self.chain]}
         sigma = self.sigma or n
         if self.u is not None:
@@ -166,7 +166,7 @@ class DualLikelihood(LatticeState):
 
 
 def _merge(sigma: float, w: np.ndarray, *copies: np.ndarray) -> tuple[float, float]:
-    # As in `DualLikelihood`; returns ||sum of steps||^2 and the sum of ||step||^2.
+    # Merge as in `DualLikelihood`; return ‖sum of steps‖² and the sum of ‖step‖².
     steps = [one - w for one in copies]
     joint = sum(steps)
     w += joint / sigma

@@ -1,4 +1,4 @@
-"""Second derivatives of the likelihood by the weights of frequent features, label by label."""
+"""Blocks of the Hessian of the likelihood for frequent features: initial Hessian of L-BFGS."""
 
 from __future__ import annotations
 
@@ -14,41 +14,43 @@ from sklseq.objectives.scores.score_map import ScoreMap, Weights
 
 __all__ = ["LabelCurvature", "label_curvature"]
 
-# Rows of the sample, and numbers of all blocks together. (The length of training is the same with
-# an eighth of CoNLL-2002's rows as with all; 4 letters in 5 fewer cost one iteration more of 14.)
+# Rows of the sample, and largest total number of entries of the blocks. (Training takes as long
+# with an eighth of CoNLL-2002's rows as with all; a fifth of letters costs 1 iteration more of 14.)
 ROWS, ROOM = 8_000, 1 << 20
-# All features up to FEW, else so many: factors of the blocks should cost less than an evaluation.
+# Blocks have all features if these are at most FEW, otherwise the MOST most frequent ones, so that
+# factorising the blocks costs less than an evaluation.
 FEW, MOST = 350, 200
-# Up to so many weights of transitions and ends have a block (one of CoNLL-2000's, which are more,
-# saved no iterations): differences of the gradient, with steps of that length, on as many rows as
-# cost about two evaluations.
+# Transition, start and end weights have a block if they are at most MOST_OF_CHAIN (on CoNLL-2000,
+# which has more, a block saved no iterations). It consists of differences of the gradient for steps
+# of length STEP, on a sample of rows, at the cost of about PASSES evaluations.
 MOST_OF_CHAIN, PASSES, STEP = 100, 2, 1e-3
-# Fraction of the identity in a block: makes up for features rare in the sample. That of transitions
-# is nearly singular, as a_i - a_j in the weight of i → j changes the scores of first and last rows
-# alone (with 0.001, a tenth of NCBI disease with l1 = 0.1 and l2 = 0.001 takes twice the iterations
-# of no block to within 0.01; with 0.1, protein chains with l2 = 1 take 11 in place of 6).
+# Multiples of the identity added to blocks, as some features are rare in the sample, and to that of
+# transitions, which is nearly singular: adding a_i - a_j to the weight of i → j changes the scores
+# of first and last rows only. (With 0.001 for transitions, a tenth of NCBI disease with l1 = 0.1
+# and l2 = 0.001 takes twice the iterations of a run without this block to within 0.01; with 0.1,
+# protein chains with l2 = 1 take 11 iterations in place of 6.)
 LEAST, LEAST_OF_CHAIN = 0.1, 0.01
-# Rows whose p (1 - p) is below are left out for the label.
+# Rows with p (1 - p) below this for a label are left out of its block.
 CERTAIN = 1e-3
 
 
 class LabelCurvature(NamedTuple):
-    """Blocks Σ_t x_t x_tᵀ p_t(j) (1 - p_t(j)) of each label j, of frequent features.
+    """Blocks Σ_t x_t x_tᵀ p_t(j) (1 - p_t(j)) over frequent features, one for each label j.
 
-    x has features divided by their largest magnitude, so that no block overflows. One more block is
-    that of transitions, first and last labels, if these are few.
+    Features in x are divided by their largest magnitude, so that no block overflows. There is one
+    more block for transitions, first and last labels, if these are few.
 
     Attributes
     ----------
     at : ndarray of shape (n,)
         Positions in w of the weights of these features.
     slots : ndarray of shape (n,)
-        Label · n_frequent + feature of each.
+        Label · n_frequent + number of the feature, for each of these weights.
     sizes : ndarray of shape (n,)
-        Largest magnitude of the feature of each.
+        Largest magnitude of the feature, for each of these weights.
     blocks : ndarray of shape (n_labels or one more, n_frequent, n_frequent)
     least : ndarray
-        Share of the identity that each block needs.
+        Multiple of the identity to add to each block.
     """
 
     at: np.ndarray
@@ -59,14 +61,14 @@ class LabelCurvature(NamedTuple):
 
 
 def label_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurvature:
-    """Blocks of the Hessian of ``f``, without penalties, at w: estimates from a sample of rows.
+    """Estimate blocks of the Hessian of ``f`` at w, without penalties, from a sample of rows.
 
-    Left out are covariances of different labels, and of labels of different rows.
+    Covariances between different labels, and between labels of different rows, are neglected.
 
     Parameters
     ----------
     f : LogLikelihood
-        Of the sparse rows X.
+        The likelihood of the sparse rows X.
     X : Sequences
     w : ndarray
     """
@@ -107,7 +109,7 @@ def _with_chain(found: LabelCurvature, first: int, chain: np.ndarray) -> LabelCu
 
 
 def _chain_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> np.ndarray:
-    # Differences of the gradient of some sequences.
+    # Hessian of the chain weights: differences of the gradient of some sequences.
     n, c = f.scores.n_state, f.scores.n_weights - f.scores.n_state
     blocks = [block for run in f.runs for block in run]
     blocks = blocks[:: max(1, min(c // PASSES, len(blocks) // 2))]
@@ -118,7 +120,7 @@ def _chain_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> np.ndarra
         H[k] = (_chain_gradient(f, W, here, blocks) - before) / STEP
         here[n + k] = w[n + k]
     values, vectors = np.linalg.eigh((H + H.T) / 2)
-    H = (vectors * np.maximum(values, 0)) @ vectors.T  # without the errors of differences
+    H = (vectors * np.maximum(values, 0)) @ vectors.T  # negative values are errors
     return H * (X.n_rows / max(sum(b.last - b.first for b in blocks), 1))
 
 
@@ -142,14 +144,14 @@ def _sizes(scores: ScoreMap, features: np.ndarray) -> np.ndarray:
 
 
 def _sampled(f: LogLikelihood, X: Sequences, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    # Some rows, and weight · p (1 - p) of their labels.
+    # Numbers of some rows, and weight · p (1 - p) of their labels.
     scores = f.scores
     chain, W, work = scores.chain(w), scores.design.weights(scores.state(w)), f.buffers[0]
     all_blocks, rows, p = [block for run in f.runs for block in run], [], []
     wanted = min(ROWS, ROOM // scores.n_labels)
     for block in all_blocks[:: max(1, X.n_rows // wanted)]:
         psi, _ = f.residuals(W, chain, block, work)
-        some = slice(None, None, 1 + len(psi) // wanted)  # of a long sequence
+        some = slice(None, None, 1 + len(psi) // wanted)  # a long block is thinned out
         size = np.abs(psi[some, : scores.n_labels].astype(np.float64))
         weight = np.repeat(block.weights, np.diff(block.offsets))[some, None]
         rows.append(np.arange(block.first, block.last)[some])
@@ -163,7 +165,7 @@ def _add_gram(rows: sparse.csr_matrix, weights: np.ndarray, out: np.ndarray) -> 
 
 
 def _places(scores: ScoreMap, frequent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    # Where their weights stand in w, and which they are.
+    # Positions of the weights of these features in w, and their slots.
     L, coef = scores.n_labels, np.zeros((scores.n_features, scores.n_labels))
     coef[frequent] = np.arange(len(frequent))[:, None] + len(frequent) * np.arange(L) + 1
     packed = scores.pack(Weights(coef, np.zeros((L, L)), np.zeros(L), np.zeros(L)))

@@ -1,4 +1,4 @@
-"""Rows and weights of solvers that update after each sequence, in the form of their kernels."""
+"""State of solvers that update after each sequence, in the form of their kernels."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from sklseq.objectives.scores.design import aligned_zeros
 
 __all__ = ["LatticeState", "in_pieces"]
 
-# A thread takes at least so many sequences of a pass: weights trained on few are worth little.
+# Least number of sequences for each thread: weights trained on fewer are of little use in a merge.
 LEAST = 100
-# Numbers of an array that are merged at once, so that temporaries stay in the cache.
+# Entries of an array merged at a time, so that temporaries stay in the cache.
 PIECE = 1 << 14
 
 
 class LatticeState:
     """Weights that change after each sequence.
 
-    Several threads train copies of the weights, each on sequences of its own; at the end of a pass,
-    or several times in it, these are merged. So threads seldom wait for each other, and answers
-    depend on how many there are, but not on which is faster.
+    Base of `StochasticLikelihood` and `DualLikelihood`. Several threads train copies of the
+    weights, each on different sequences; the copies are merged at the end of a pass, or several
+    times in it. Results depend on the number of threads, but not on their speed.
 
     Parameters
     ----------
     primal : LogLikelihood
-        Of sparse rows, in float64.
+        With sparse rows, in float64.
     w : ndarray, optional
         Start; overwritten.
 
@@ -39,7 +39,7 @@ class LatticeState:
     w : ndarray
         The weights, up to date between passes.
     sequences : ndarray
-        Numbers of those that have rows and a weight.
+        Numbers of the sequences that have rows and a positive weight.
     """
 
     def __init__(self, primal: LogLikelihood, w: np.ndarray | None = None):
@@ -53,12 +53,12 @@ class LatticeState:
         self.inverse_c = np.zeros(self.longest)
         self.chain = scores.padded_chain(self.w)
         self.chain_mask, self.allowed = scores.chain_masks()
-        self.pairs = scores.pairs_for("updates") or None  # without any, the matrix of zeros
+        self.pairs = scores.pairs_for("updates") or None  # an empty list: dense
         self.listed = None if self.pairs is None else self._lists(self.pairs)
         self.v, self.links = scores.triples(self.w), self._links()
 
     def _links(self) -> tuple | None:
-        # Entries of rows in the form of `lattice.pxd`, with buffers for those of one sequence.
+        # Transition features in the form of `lattice.pxd`, with buffers for one sequence.
         features, L = self.scores.features, self.scores.n_labels
         if features is None or not features.n_weights:
             return None
@@ -69,7 +69,7 @@ class LatticeState:
         return features.rows, features.support, place, start, *numbers, matrices
 
     def _lists(self, pairs: PairLists) -> tuple:
-        # In the form of `sparse_lattice.pxd`, with scratch for seven numbers each.
+        # Sparse transitions in the form of `sparse_lattice.pxd`, with 7 numbers of scratch each.
         L = self.scores.n_labels
         numbers, scratch = np.empty((7, len(pairs))), np.empty(81 * L)
         return (
@@ -87,9 +87,9 @@ class LatticeState:
         return np.split(order, np.searchsorted(rows, rows[-1] * np.arange(1, n) / n))
 
     def member(self, k: int, arrays: dict[str, Any]) -> Any:
-        """The same state for thread k, with scratch and copies of ``arrays`` of its own.
+        """Copy of this state for thread k, with its own scratch and copies of ``arrays``.
 
-        The memory of the copies, lists of arrays, is used again in the next pass.
+        The memory of the copies is reused in the next pass.
         """
         if self.thread_buffers[k] is None:
             listed = None if self.pairs is None else self._lists(self.pairs)
@@ -115,13 +115,13 @@ class LatticeState:
         return aligned_zeros(rows * width, np.float64).reshape(-1, width)
 
     def dense_and_sparse(self) -> tuple[np.ndarray, np.ndarray]:
-        """State weights in padded rows, and those of single (feature, label) pairs."""
+        """State weights: dense rows, padded, and sparse entries."""
         state = self.scores.state(self.w)
         W = self.scores.design.weights(state)
         return (W, state[:0]) if self.sparse is None else W
 
     def store(self, W: np.ndarray) -> None:
-        """Store the padded weights that a kernel changed in w."""
+        """Copy the padded weights, which a kernel has changed, into w."""
         self.scores.design.store(W, self.scores.state(self.w))
         self.scores.store_chain(self.w, *self.scores.split_chain(self.chain))
 
@@ -131,7 +131,7 @@ def _aligned_like(x: np.ndarray) -> np.ndarray:
 
 
 def in_pieces(threads: Threads, work: Any, *arrays: np.ndarray) -> list:
-    """``work`` of the same pieces of all arrays, each contiguous, in the threads."""
+    """Call ``work`` on corresponding pieces of all arrays, contiguous ones, in threads."""
     flat = [x.reshape(-1) for x in arrays]
     pieces = spans(flat[0].size, 1 + flat[0].size // PIECE)
     return threads.map(lambda piece: work(*(x[slice(*piece)] for x in flat)), pieces)

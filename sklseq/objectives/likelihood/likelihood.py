@@ -26,12 +26,12 @@ from sklseq.objectives.scores.score_map import ScoreMap, neighbours
 
 __all__ = ["LogLikelihood", "SumOfParts", "ThreadBuffers"]
 
-# Runs of weights whose squares are summed at once, so that temporaries stay small.
+# Number of parts in which squares of weights are summed, so that temporaries stay small.
 PIECES = 64
 
 
 class ThreadBuffers(Workspace):
-    """Memory of one thread for its blocks of rows, and its sums."""
+    """Buffers of one thread for blocks of rows, and its sums of counts."""
 
     def __init__(self, n_rows: int, scores: ScoreMap):
         super().__init__(n_rows, scores.width, scores.dtype, scores.pairs)
@@ -50,7 +50,7 @@ class ThreadBuffers(Workspace):
 
     def add_ends(self, rows: np.ndarray, offsets: np.ndarray) -> None:
         """Add the first and the last row of each sequence to ``ends``."""
-        cuts = offsets[np.append(True, np.diff(offsets) > 0)]  # of those that have rows
+        cuts = offsets[np.append(True, np.diff(offsets) > 0)]  # of the sequences that have rows
         self.ends[0] += rows[cuts[:-1]].sum(axis=0)
         self.ends[1] += rows[cuts[1:] - 1].sum(axis=0)
 
@@ -60,7 +60,7 @@ class ThreadBuffers(Workspace):
 
 
 class Block(NamedTuple):
-    """A run of sequences that fits into the cache: views, made once."""
+    """A run of sequences that fits into the cache, as views of the data."""
 
     first: int
     last: int
@@ -90,7 +90,7 @@ class SumOfParts:
         raise NotImplementedError
 
     def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
-        """f(w); its gradient is written into ``gradient``."""
+        """Return f(w); write its gradient into ``gradient``."""
         chain, W = self.scores.chain(w), self.scores.design.weights(self.scores.state(w))
         self.threads.map(ThreadBuffers.clear, self.buffers)
         sums = self.each_part(lambda part: (part.add_up(W, chain), part.observed[0]))
@@ -100,7 +100,7 @@ class SumOfParts:
         return self.store_gradient(expected - observed, w, gradient) - log_p
 
     def value(self, w: np.ndarray) -> float:
-        """f(w) alone: without the transpose, and in the memory of a block of rows."""
+        """f(w) without gradient; memory of one block of rows."""
         chain, W = self.scores.chain(w), self.scores.design.weights(self.scores.state(w))
         log_p = sum(self.each_part(lambda part: part.add_up(W, chain, counts=False)))
         self._after_evaluation()
@@ -116,7 +116,7 @@ class SumOfParts:
         return Hessian(self, w, max_bytes)
 
     def store_gradient(self, transition, w: np.ndarray, gradient: np.ndarray) -> float:
-        """Write the gradient that the sums of all threads make; returns l2 · ‖w‖²."""
+        """Write the gradient from the sums of all threads; return l2 · ‖w‖²."""
         scores, buffers = self.scores, self.buffers
         squares = scores.design.finish(
             self.residual, [one.buffer for one in buffers], scores.state(w), 2 * self.l2,
@@ -129,7 +129,7 @@ class SumOfParts:
             for one in others:
                 sums += one
             np.subtract(sums, self.observed_triples, out=scores.triples(gradient))
-        # The transpose adds the ridge to state rows; the other weights get it here, in pieces.
+        # `finish` has added the gradient of the L2 penalty for state weights; the rest follows.
         rest, change = w[scores.n_state :], gradient[scores.n_state :]
         for a, b in spans(len(rest), PIECES):
             part = rest[a:b].astype(np.float64, copy=False)
@@ -139,7 +139,7 @@ class SumOfParts:
 
 
 def squared_norm(w: np.ndarray) -> float:
-    """‖w‖²₂, in pieces: without another vector as long as w."""
+    """‖w‖²₂, without a temporary of the length of w."""
     return float(sum(np.square(w[a:b], dtype=np.float64).sum() for a, b in spans(len(w), PIECES)))
 
 
@@ -157,26 +157,26 @@ def residual_part(psi: np.ndarray, y: np.ndarray, weights: np.ndarray, at: slice
 
 
 class Hessian:
-    """∇²f(w): covariances of all features under the model, and the penalty.
+    """Products with ∇²f(w): covariances of all features under the model, and the penalty.
 
         ∇²f(w) v = Σ_s weight_s Cov_s(φ, vᵀφ) + 2 · l2 · v,
 
-    by the tangent of forward-backward in the direction v, in float64: rows of v are scored, and
-    the derivatives of marginals take the way of residuals.
+    by the tangent of forward-backward in the direction v, in float64: the rows are scored with v,
+    and derivatives of marginals are collected like residuals in the gradient.
 
     Parameters
     ----------
     f : SumOfParts
     w : ndarray
     max_bytes : float
-        Bytes that may be kept of forward-backward, 32 for each row and label (padded): what is not
-        kept is computed again for each product.
+        Bytes of results of forward-backward that may be kept, 32 for each row and label (padded);
+        the rest is computed again for each product.
     """
 
     def __init__(self, f: SumOfParts, w: np.ndarray, max_bytes: float):
         self.f, self.max_bytes, scores = f, max_bytes, f.scores
         self.chain = Transitions(*scores.chain_weights(w)).exponentiate()
-        # Designs may answer from memory that they use again.
+        # Copied, because the design may reuse the memory of its result.
         self.W = deepcopy(scores.design.weights(scores.state(w)))
         self.kept: dict[int, list[Filtered]] = {}
 
@@ -189,7 +189,7 @@ class Hessian:
         return rows
 
     def product(self, v: np.ndarray, product: np.ndarray) -> None:
-        """∇²f(w) v is written into ``product``."""
+        """Write ∇²f(w) v into ``product``."""
         f, scores = self.f, self.f.scores
         direction = Direction(self.chain, *scores.trained_chain(v))
         V = scores.design.weights(scores.state(v))
@@ -221,12 +221,12 @@ class LogLikelihood(SumOfParts):
     l2 : float
     threads : Threads
     buffers : list of ThreadBuffers, optional
-        One a thread, shared with other shards; by default, made here.
+        One for each thread, shared with other shards; by default, new ones.
 
     Notes
     -----
-    An evaluation costs O(nnz · L + n_rows · L²). Memory beside A: n_rows · width
-    numbers with all states, a block of rows and a thread's buffer otherwise.
+    An evaluation costs O(nnz · L + n_rows · L²). Memory beside the rows: n_rows · width numbers
+    with all states, otherwise a block of rows and a buffer for each thread.
     """
 
     penalties: np.ndarray | None = None  # see `PartialLogLikelihood`
@@ -244,7 +244,7 @@ class LogLikelihood(SumOfParts):
         self.shared = [block for block, several in zip(blocks, shared) if several]
         self.unshared = self._share_out([x for x, several in zip(blocks, shared) if not several])
         if buffers is None:
-            # Memory that a thread does not use takes no pages.
+            # Buffers that a thread does not use take no physical memory.
             largest = max(block.last - block.first for block in blocks)
             n = threads.n if self.shared else len(self.runs)
             buffers = [ThreadBuffers(largest, scores) for _ in range(n)]
@@ -273,7 +273,7 @@ class LogLikelihood(SumOfParts):
 
     @property
     def n_labelled(self) -> int:
-        """Number of sequences, the first ones, of which all labels are observed."""
+        """Number of sequences with all labels observed; these come first."""
         return len(self.weights)
 
     def _count_observed(self) -> None:
@@ -296,16 +296,16 @@ class LogLikelihood(SumOfParts):
         return transition.reshape(L, L), start, end
 
     def alone(self) -> LogLikelihood:
-        """The same without penalty, with scores, a thread and buffers of its own."""
+        """Copy without penalty, with its own scores, buffers and a single thread."""
         scores = self.scores.unshared()
         return LogLikelihood(scores, self.y, self.offsets, self.weights, 0.0, Threads(1))
 
     def each_part(self, work: Callable[[LogLikelihood], Any]) -> list:
-        """``work`` of all sequences: they are one part."""
+        """``work`` of all sequences, the only part."""
         return [work(self)]
 
     def add_up(self, W, chain, counts: bool = True) -> float:
-        """Σ_s weight_s · log p(y_s | x_s); expected counts are added to ``buffers``.
+        """Return Σ_s weight_s · log p(y_s | x_s); add expected counts to ``buffers``.
 
         Parameters
         ----------
@@ -313,7 +313,7 @@ class LogLikelihood(SumOfParts):
             ``design.weights`` of w.
         chain : Transitions
         counts : bool
-            Whether those of state features are added.
+            Whether expected counts of state features are added.
         """
         jobs = zip(self.unshared, self.buffers)
         self.threads.map(lambda job: self._add_run(W, chain, *job, counts), jobs)
@@ -323,7 +323,7 @@ class LogLikelihood(SumOfParts):
         return float(self.weights @ (self.observed_score - self.log_z)) + self._chain_score(chain)
 
     def _add_run(self, W, chain, blocks: list[Block], work: ThreadBuffers, counts: bool) -> None:
-        # Emission score of the observed labels, log Z, residuals; gradient into the buffers.
+        # For each block: observed score, log Z and residuals; expected counts go to the buffers.
         for block in blocks:
             psi, entries = self.residuals(W, chain, block, work, counts)
             if counts:
@@ -334,8 +334,8 @@ class LogLikelihood(SumOfParts):
     def residuals(
         self, W, chain, block: Block, work: ThreadBuffers, counts: bool = True
     ) -> tuple[np.ndarray, RowTransitions | None]:
-        """Residuals of the rows of a block (without ``counts``, nothing that is defined), and what
-        its transition features score; as :meth:`compare` says."""
+        """(residuals of the rows of a block, scores of its transition features), see
+        :meth:`compare`; without ``counts``, the residuals are undefined."""
         features, entries = self.scores.features, None
         psi = work.rows(self.residual if counts else None, block.first, block.last)
         self.scores.design.scores(W, block.first, block.last, psi)
@@ -345,7 +345,7 @@ class LogLikelihood(SumOfParts):
         return psi, entries
 
     def _add_shared(self, W, chain, block: Block, counts: bool) -> None:
-        # The same of one block in all threads.
+        # Like `_add_run` for one block, whose rows all threads work on.
         design, work = self.scores.design, self.buffers[0]
         psi = work.rows(self.residual if counts else None, block.first, block.last)
         parts = self._parts(psi)
@@ -365,11 +365,11 @@ class LogLikelihood(SumOfParts):
             )
 
     def _parts(self, psi: np.ndarray) -> list[slice]:
-        # Rows of a block that all threads share, for each of them.
+        # Rows of a shared block for each thread.
         return [slice(a, b) for a, b in spans(len(psi), self.threads.n)]
 
     def add_tangents(self, hessian: Hessian, V, direction: Direction) -> np.ndarray:
-        """Add the product of the Hessian and v to ``buffers``; returns its pairs.
+        """Add the product of the Hessian and v to ``buffers``; return its part for transitions.
 
         V: ``design.weights`` of v.
         """
@@ -405,14 +405,14 @@ class LogLikelihood(SumOfParts):
     def tangents(
         self, rows: list[Filtered], dpsi: np.ndarray, block: Block, direction, work
     ) -> None:
-        """Turn a change of the scores into that of residuals; that of pairs goes to ``work``."""
+        """Turn a change of scores into that of residuals; pair tangents go to ``work``."""
         work.tangents(*rows, dpsi, block.offsets, block.weights, direction)
 
     def compare(
         self, psi: np.ndarray, block: Block, chain: Transitions, work: ThreadBuffers, counts: bool,
         entries: RowTransitions | None = None,
     ) -> None:  # fmt: skip
-        """Score of the observed labels and log Z of a block; its scores become residuals.
+        """Compute observed scores and log Z of a block; turn its scores into residuals.
 
         ``entries``: transition scores of rows with transition features.
         """

@@ -53,8 +53,8 @@ __all__ = [
 GRADIENTS = ("auto", "forward-backward", "checkpoint", "streaming", "emp")
 BLOCK_ROWS = 4096
 LEAST_ROWS = 64
-# Bytes that "auto" lets forward-backward keep beside rows in blocks: who reads these is short of
-# memory, and streaming takes as long (10⁷ rows of two labels: 16 s both).
+# Bytes that forward-backward may keep for rows in blocks if "auto" is to choose it: users of blocks
+# are short of memory, and streaming takes as long (10⁷ rows of two labels: 16 s both).
 BLOCKS_KEPT = 1 << 27
 
 
@@ -65,15 +65,15 @@ class Plan(NamedTuple):
     ----------
     gradient : "forward-backward", "checkpoint" or "streaming"
     passes : class of ``passes.py``, or None
-        None: packed sequences, ``likelihood.py``.
+        None for packed sequences, which ``likelihood.py`` processes.
     block_rows : int
         Rows worked on at a time.
     why : str
         Reason, for the user.
     keep : float
-        Bytes that checkpointing may keep of the last rows, and "streaming" of deferred rows.
+        Bytes that checkpointing may keep for the last rows, and "streaming" for deferred rows.
     or_checkpoint : bool
-        Whether checkpointing takes over where "streaming" does more work or lacks memory.
+        Whether checkpointing replaces "streaming" if that does more work or lacks memory.
     """
 
     gradient: str
@@ -87,14 +87,14 @@ class Plan(NamedTuple):
 def plan_gradient(
     gradient: str, n_rows: int, n_labels: int, *, packed: bool, random_access: bool, budget: float
 ) -> Plan:
-    """Choose how the gradient is computed.
+    """Choose the computation of the gradient.
 
     Parameters
     ----------
     gradient : str
         One of ``GRADIENTS``; "emp" is "streaming".
     n_rows : int
-        Of the longest sequence.
+        Rows of the longest sequence.
     n_labels : int
     packed : bool
         Whether X is in memory as one matrix, rather than in blocks.
@@ -144,13 +144,13 @@ def plan_gradient(
 
 
 def _sizes(gradient: str, n_labels: int) -> tuple[float, float]:
-    # Bytes for each row of a block, and a fixed number.
+    # Memory of a block: (bytes for each row, fixed number of bytes).
     width = _chain.padded_width(n_labels)
     a_row = 8.0 * width * 7
     if gradient != "streaming":
         return a_row, 0.0
-    # As much again for deferred rows; and, given each last label, marginals of the last rows and
-    # pair marginals of these rows, of those so far and of those before.
+    # Deferred rows take the same again. The fixed part holds, given each last label, marginals of
+    # the last TAIL rows, and pair marginals of these rows, of the rows so far and of earlier rows.
     return 2 * a_row, 8.0 * width * width * (2 * TAIL + 3 * width)
 
 
@@ -164,7 +164,7 @@ def _size(n_bytes: float) -> str:
 
 @contextmanager
 def explain_memory_error(plan: Plan) -> Iterator[None]:
-    """Turn a MemoryError inside into one that says what to do."""
+    """Replace a MemoryError in the context by one with advice."""
     try:
         yield
     except PendingTooLarge as error:
@@ -187,19 +187,19 @@ class LongData(NamedTuple):
     Attributes
     ----------
     sequences : list of BlockSequence
-        Those of positive weight; their ``number`` counts all.
+        Sequences of positive weight; ``number`` is the position among all sequences.
     summary : Summary
     observed : Counts
         Weighted counts of all features under the true labels.
     weights : ndarray of shape (n_sequences,)
     plan : Plan
     labels : CodedLabels, or None
-        Of all sequences, if some labels are unknown: ``observed`` then counts the sequences without
-        ``codes``.
+        Labels of all sequences, if some are unknown; ``observed`` then has the counts of sequences
+        without ``codes`` only.
     again : callable(weights) -> LongData
-        Reads all again, with other weights.
+        Reads all data again, with other weights.
     y : list of LabelBlocks
-        Of ``sequences``; codes, if some labels are unknown.
+        Labels of ``sequences``, or codes if some labels are unknown.
     """
 
     sequences: list
@@ -212,12 +212,12 @@ class LongData(NamedTuple):
     y: Sequence[LabelBlocks] = ()
 
     def seen_triples(self, columns: np.ndarray) -> np.ndarray:
-        """(column, label, next label) that the labels allow, sorted; reads all once again."""
+        """Triples (column, label, next label) that y allows, sorted; reads all data once."""
         keys, _ = self._triples(columns)
         return triples_of_codes(keys, self._table)
 
     def observed_triples(self, features: TransitionFeatures) -> np.ndarray:
-        """Weighted sums of features where labels are those of each weight; reads all once again."""
+        """Observed count of each weight of transition features; reads all data once."""
         keys, sums = self._triples(features.columns)
         L, n = len(self.summary.classes), len(self._table)
         column, pair = np.divmod(keys, n**2)
@@ -235,8 +235,8 @@ class LongData(NamedTuple):
         return np.eye(L, dtype=bool) if labels is None else labels.table
 
     def _triples(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        # (column · n_codes + code) · n_codes + next code, sorted, codes that allow everything left
-        # out; and weighted sums of the column's values, of sequences with known labels.
+        # Sorted keys (column · n_codes + code) · n_codes + next code, without codes that allow all
+        # labels; and weighted sums of the column's values in sequences with known labels.
         partial = self.labels is not None
         codes = np.arange(len(self._table)) if partial else self.summary.classes
         found = SeenTriples(codes, columns, self.summary.n_features)
@@ -244,11 +244,11 @@ class LongData(NamedTuple):
             weight = 0.0 if sequence.codes is not None else self.weights[sequence.number]
             found.add(sequence, labels.reader(sequence.where), weight)
         n, L, keys = len(codes), len(self.summary.classes), found.keys
-        known = (keys // n % n != L) & (keys % n != L)  # L: that of no label, or of unknown ones
+        known = (keys // n % n != L) & (keys % n != L)  # code L: unknown
         return keys[known], found.sums[known]
 
     def without(self, numbers: np.ndarray) -> LongData:
-        """The same without some sequences, but for the summary; the others are read once."""
+        """Data without some sequences, with the same summary; the others are read once."""
         assert self.again is not None
         weights = self.weights.copy()
         weights[numbers] = 0
@@ -270,9 +270,9 @@ class LongData(NamedTuple):
     def read_partial(
         cls, sources: list, y: CodedLabels, weights: np.ndarray, plan: Callable | Plan
     ) -> LongData:
-        """The same with labels of which some are unknown.
+        """Read rows once, with labels of which some are unknown; see :meth:`read`.
 
-        Sequences of which nothing is known are left out.
+        Sequences without any known label are left out.
         """
         _check_repeatable(sources, [])
         n_labels = len(y.classes)
@@ -288,7 +288,7 @@ class LongData(NamedTuple):
 
     @classmethod
     def packed(cls, X: Sequences, flat: np.ndarray, weights: np.ndarray, plan: Plan) -> LongData:
-        """Sequences in memory, with their checked labels end to end."""
+        """Data of sequences in memory; ``flat`` has their checked labels, concatenated."""
         sources, cuts = blocks_of(X), zip(X.offsets[:-1], X.offsets[1:])
         labels = [LabelBlocks(flat[a:b], s) for s, (a, b) in enumerate(cuts)]
         return cls.of_blocks(sources, labels, X.lengths, unique_labels(flat), weights, plan)
@@ -300,7 +300,7 @@ class LongData(NamedTuple):
     ) -> LongData:  # fmt: skip
         """Read rows and labels once, given the lengths and the classes.
 
-        ``labels`` are those of ``classes``, or the codes of ``partial``.
+        ``labels`` have values of ``classes``, or codes of ``partial``.
         """
         again = lambda weights: cls.of_blocks(  # noqa: E731
             sources, labels, lengths, classes, weights, plan, partial
@@ -331,7 +331,7 @@ def _check_repeatable(sources: list, labels: list) -> None:
             if source.one_shot:
                 raise one_shot_error(
                     f"{name}[{s}]",
-                    "solver 'lbfgs' reads X once or twice an evaluation, some hundred times in "
+                    "solver 'lbfgs' reads X once or twice per evaluation, some hundred times in "
                     "all, and fit reads X and y once before that",
                 )
 
@@ -339,26 +339,26 @@ def _check_repeatable(sources: list, labels: list) -> None:
 class LongLogLikelihood:
     """f(w) = -Σ_s weight_s · log p(y_s | x_s) + l2 · ‖w‖²₂, on sequences in blocks.
 
-    The value and gradient of ``LogLikelihood``, written as
+    Value and gradient are those of ``LogLikelihood``, written as
 
         f(w) = Σ_s weight_s log Z_s - w · observed + l2 · ‖w‖²,
         ∇f   = Σ_s weight_s E_s[features] - observed + 2 · l2 · w:
 
     observed counts never change, so labels are read once, by :func:`summarise_blocks`; a pass of
     ``passes.py`` computes the expected counts. For a sequence with unknown labels, a second pass
-    computes log Z and the expected counts of the labelings that y allows, and takes the place of
-    what is observed (``PartialLogLikelihood``): its codes are held, 1 or 2 bytes a row.
+    computes log Z and the expected counts of the labelings that y allows, which replace the
+    observed ones (``PartialLogLikelihood``). Its codes stay in memory, 1 or 2 bytes per row.
 
     Parameters
     ----------
     scores : ScoreMap
-        Of ``data.summary.layout()``: the layout of w, no rows.
+        Made from ``data.summary.layout()``: the layout of w, without rows.
     data : LongData
     l2 : float
 
     Notes
     -----
-    An evaluation reads each source ``passes.n_reads`` times, those no longer than a block once.
+    An evaluation reads sequences longer than a block ``passes.n_reads`` times, the others once.
     Sums are in float64.
     """
 
@@ -395,7 +395,7 @@ class LongLogLikelihood:
         self.n_evaluations = 0
 
     def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
-        """f(w); its gradient is written into ``gradient``."""
+        """Return f(w); write its gradient into ``gradient``."""
         log_z, counts = self._expect(w)
         check_paths(log_z)
         wide = w.astype(np.float64)
@@ -404,7 +404,7 @@ class LongLogLikelihood:
         return float(self.weights @ log_z - wide @ self.observed + self.l2 * (wide @ wide))
 
     def value(self, w: np.ndarray) -> float:
-        """f(w) alone, at the same cost."""
+        """f(w), at the cost of value and gradient."""
         return self.value_and_gradient(w, np.empty_like(w))
 
     def hessian(self, w: np.ndarray, max_bytes: float = 0.0) -> LongHessian:
@@ -424,8 +424,8 @@ class LongLogLikelihood:
         except PendingTooLarge:
             self.passes, self.or_checkpoint = Checkpoints, False
             return self._expect_by(self.passes, w)
-        # Checkpointing reads all rows twice and runs the forward recursion twice: from now on, the
-        # one that repeats less.
+        # Checkpointing repeats the forward recursion at all rows. It replaces streaming if this
+        # repeated more.
         n_repeated = sum(sequence.n_repeated for sequence in self.long)
         if n_repeated > sum(sequence.n_rows for sequence in self.long):
             self.passes, self.or_checkpoint = Checkpoints, False
@@ -463,7 +463,7 @@ class LongLogLikelihood:
     def _subtract_allowed(
         self, passes: type, model: tuple, features: BlockFeatures | None, log_z, counts: Counts
     ) -> None:
-        # log Z and expected counts of the labelings that y allows. model: (BlockChain, W).
+        # Subtract log Z and expected counts of the labelings that y allows. model: (BlockChain, W).
         fewer, allowed = self._zeros(), np.zeros_like(log_z)
         for batch in self.batches:
             if (codes := batch.codes) is not None:
@@ -476,7 +476,7 @@ class LongLogLikelihood:
         counts.add(fewer, -1.0)
 
     def pack(self, counts: Counts) -> np.ndarray:
-        """As ``scores.pack``, but in float64 whatever the weights are."""
+        """Like ``scores.pack``, but always in float64."""
         L = self.scores.n_labels
         gradient = np.empty(self.scores.n_weights)
         self.scores.state(gradient)[:] = self.scores.design.pack(counts.state)

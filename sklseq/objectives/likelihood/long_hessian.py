@@ -16,16 +16,17 @@ __all__ = ["LongHessian"]
 
 
 class LongHessian:
-    """∇²f(w) of a ``LongLogLikelihood``, as ``likelihood.Hessian`` of rows in memory.
+    """Products with ∇²f(w) of a ``LongLogLikelihood``; see ``likelihood.Hessian``.
 
-    A long sequence is read twice a product: forward, keeping alpha and its derivative at the
-    borders of at most max(4096, √T) blocks, then from the last block to the first, forward again
-    and back. Memory beside these 16 · n_labels bytes a block: that of a block.
+    A long sequence is read twice per product: first forward, keeping alpha and its derivative at
+    the borders of at most max(4096, √T) blocks; then from the last block to the first, where each
+    block is filtered again before its backward recursion. Memory: 16 · n_labels bytes per block,
+    and one block.
 
     Parameters
     ----------
     f : LongLogLikelihood
-        Of rows that can be read from anywhere.
+        Its sources must allow random access.
     w : ndarray
     """
 
@@ -42,7 +43,7 @@ class LongHessian:
         self.bc = BlockChain(scores.chain(w))
 
     def product(self, v: np.ndarray, product: np.ndarray) -> None:
-        """∇²f(w) v is written into ``product``."""
+        """Write ∇²f(w) v into ``product``."""
         f, scores, width = self.f, self.f.scores, self.bc.width
         direction = Direction(self.bc.chain, *scores.trained_chain(v))
         V = scores.design.unpack(scores.state(v)).astype(np.float64)
@@ -68,14 +69,14 @@ class LongHessian:
         counts.end += dmu[offsets[1:] - 1].sum(axis=0)
 
     def _add(self, sequence, V, direction: Direction, counts: Counts) -> float:
-        # The derivatives of all expected counts of a sequence; returns its log Z.
+        # Add the derivatives of all expected counts of a sequence; return its log Z.
         bc, tangents, spans = self.bc, BlockTangents(self.bc, direction), sequence.spans()
         n, L = len(spans), bc.n_labels
         before, F = np.empty((n + 1, bc.width)), np.zeros((n + 1, bc.width))
         log_z = 0.0
 
         def ahead(k: int):
-            # Rows of block k, its filter, the change of its scores, and F of its rows.
+            # Block k: its rows, its filter, the change of its scores, and F of its rows.
             nonlocal log_z
             rows = sequence.block(*spans[k])
             psi, dpsi = rows.scores(self.W), rows.scores(V)

@@ -1,4 +1,4 @@
-"""Likelihood of partial labels: of all labelings that agree with them."""
+"""Likelihood of partial labels: the probability of all labelings that agree with them."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def nothing_known() -> ValueError:
 
 
 class PartialLogLikelihood(LogLikelihood):
-    """f(w) = -Σ_s weight_s · log p(Y_s | x_s) + l2 · ‖w‖²₂, Y_s being a set of labelings.
+    """f(w) = -Σ_s weight_s · log p(Y_s | x_s) + l2 · ‖w‖²₂, where Y_s is a set of labelings.
 
     With A_t the labels allowed at row t, Y = A_1 × … × A_T and
 
         log p(Y | x) = log Z(Y) - log Z,   log Z(Y) = log Σ_{y ∈ Y} exp s(y).
 
-    log Z(Y) is log Z of the scores in which labels that are not allowed score -inf, and the
-    observed counts of the gradient become the expected ones of p(y | x, y ∈ Y): the difference of
-    two forward-backward passes. f is not convex: log Z(Y) is, and is subtracted.
+    log Z(Y) is log Z with scores of -inf for labels that are not allowed, and the expected counts
+    under p(y | x, y ∈ Y) replace the observed counts in the gradient: it is the difference of two
+    forward-backward passes. f is not convex, as the convex log Z(Y) is subtracted.
 
     Parameters
     ----------
     scores : ScoreMap
     labels : AllowedLabels
-        Sequences of which all labels are known come first: their blocks take one pass.
+        Sequences with all labels known come first: their blocks need one pass only.
     offsets, weights, l2, threads, buffers
-        As of ``LogLikelihood``.
+        See ``LogLikelihood``.
 
     References
     ----------
@@ -63,13 +63,13 @@ class PartialLogLikelihood(LogLikelihood):
         super().__init__(scores, labels.codes, offsets, weights, l2, threads, buffers)
 
     def alone(self) -> PartialLogLikelihood:
-        """As of ``LogLikelihood``."""
+        """See ``LogLikelihood``."""
         args = self.labels, self.offsets, self.weights, 0.0, Threads(1)
         return PartialLogLikelihood(self.scores.unshared(), *args)
 
     @property
     def n_labelled(self) -> int:
-        """Number of sequences in blocks of which all labels are known."""
+        """Number of sequences in blocks whose labels are all known."""
         blocks = [block for run in self.runs for block in run if self._is_labelled(block)]
         return blocks[-1].sequences.stop if blocks else 0
 
@@ -80,7 +80,7 @@ class PartialLogLikelihood(LogLikelihood):
         self, psi: np.ndarray, block: Block, chain: Transitions, work: ThreadBuffers, counts: bool,
         entries: RowTransitions | None = None,
     ) -> None:  # fmt: skip
-        """log Z(Y) and log Z of a block; its scores become differences of marginals."""
+        """Compute log Z(Y) and log Z of a block; turn its scores into differences of marginals."""
         if self._is_labelled(block):
             return super().compare(psi, block, chain, work, counts, entries)
         _, _, sequences, offsets, weights, codes = block
@@ -97,7 +97,7 @@ class PartialLogLikelihood(LogLikelihood):
         return None
 
     def filtered(self, psi: np.ndarray, block: Block, chain: Transitions, work) -> list[Filtered]:
-        """Forward-backward of a block, also over the labels that are allowed."""
+        """Forward-backward of a block over all labels and, separately, over allowed labels."""
         if self._is_labelled(block):
             return super().filtered(psi, block, chain, work)
         allowed = psi + self.penalties[block.y]
@@ -106,7 +106,7 @@ class PartialLogLikelihood(LogLikelihood):
         return [rows.copy(), work.filter(allowed, block.offsets, chain, log_z)]
 
     def tangents(self, rows: list, dpsi: np.ndarray, block: Block, direction, work) -> None:
-        """Turn a change of the scores into that of residuals, a difference of two."""
+        """Turn a change of scores into that of residuals, a difference of two tangents."""
         if self._is_labelled(block):
             return super().tangents(rows, dpsi, block, direction, work)
         change = dpsi.copy()
@@ -119,17 +119,17 @@ class PartialLogLikelihood(LogLikelihood):
 class EntropyLikelihood(PartialLogLikelihood):
     """f(w) = -Σ_s weight_s · log p(Y_s | x_s) + λ Σ_u weight_u · H(p(· | x_u)) + l2 · ‖w‖²₂.
 
-    u are the sequences of which no label is known, for which the first term is 0. With s the score
-    of a path, H = log Z - E[s] and
+    u are the sequences without any known label, for which the first term is 0. With s the score of
+    a path, H = log Z - E[s] and
 
         ∂H/∂w = -Cov(φ, s) = -(Hessian of log Z) w,
 
-    by the tangent of forward-backward in the direction of the scores themselves. f is not convex.
+    computed by the tangent of forward-backward in the direction of the scores. f is not convex.
 
     Parameters
     ----------
     scores, labels, offsets, weights, l2, threads
-        As of ``PartialLogLikelihood``; sequences of which nothing is known come last.
+        See ``PartialLogLikelihood``; sequences without any known label come last.
     entropy_weight : float
         λ.
 
@@ -160,7 +160,7 @@ class EntropyLikelihood(PartialLogLikelihood):
         self, psi: np.ndarray, block: Block, chain: Transitions, work: ThreadBuffers, counts: bool,
         entries: RowTransitions | None = None,
     ) -> None:  # fmt: skip
-        """As of partial labels; and the entropy of sequences of which nothing is known."""
+        """See ``PartialLogLikelihood``; adds the entropy of sequences without known labels."""
         penalty = self.penalty[block.sequences]
         if not penalty.any():
             return super().compare(psi, block, chain, work, counts, entries)
@@ -176,7 +176,7 @@ class EntropyLikelihood(PartialLogLikelihood):
         return None
 
     def _add_values(self, psi: np.ndarray, block: Block, penalty: np.ndarray, rows) -> None:
-        # penalty · (log Z - E[s]), in one number for the block.
+        # Store penalty · (log Z - E[s]), summed over the block.
         direction, offsets, mu = self.direction, block.offsets, psi.copy()
         log_z = np.zeros(len(penalty))
         rows.forget()
@@ -190,7 +190,7 @@ class EntropyLikelihood(PartialLogLikelihood):
 
 
 def in_float64(chain: Transitions) -> Transitions:
-    """The same, exponentiated in float64 and without ``pairs``, as tangents need it."""
+    """``chain`` in float64, exponentiated and without ``pairs``, as tangents need it."""
     L, parts = chain.n_labels, (chain.score, chain.start, chain.end)
     return Transitions(*(x[(slice(L),) * x.ndim].astype(np.float64) for x in parts)).exponentiate()
 
@@ -199,7 +199,7 @@ def add_covariances(
     residual: np.ndarray, dmu: np.ndarray, block: Block, rows: TangentWorkspace,
     work: ThreadBuffers,
 ) -> None:  # fmt: skip
-    """Add the tangents of a block, of rows and of ``rows.pair_tangents``, to its residuals."""
+    """Add tangents of a block, ``dmu`` and ``rows.pair_tangents``, to residuals and sums."""
     residual += dmu.astype(residual.dtype)
     work.add_ends(dmu, block.offsets)
     if work.exact is None:

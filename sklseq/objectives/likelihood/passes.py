@@ -1,7 +1,7 @@
 """Expected counts of a sequence in blocks: rows read once, checkpoints, or all rows stored.
 
-All three run the recursions of ``inference/chain/expectation.py`` and add the same numbers into
-:class:`Counts`; they differ in what the forward recursion keeps.
+All three run the recursions of ``inference/chain/expectation.py`` and add the same numbers to
+:class:`Counts`; the results of the forward recursion that they keep differ.
 
 =================== ============================== ========================= =================
 class               keeps                          reads the rows            needs
@@ -23,16 +23,15 @@ from sklseq.objectives.scores.transition_features import BlockFeatures, EntriesO
 
 __all__ = ["Checkpoints", "Counts", "OnePass", "PendingTooLarge", "Stored", "StoredOnce"]
 
-# Rows that L backward recursions process at a time, until they agree.
+# Rows that the L backward recursions process at a time, until they agree.
 TAIL = 128
-# Bytes of blocks whose backward recursion may be deferred; and of a product that is added to a
-# larger array.
+# Bytes of blocks whose backward recursion may be deferred; bytes of a partial product in `absorb`.
 WAITING, PRODUCT = 1 << 26, 1 << 20
 
 
 class Counts:
-    """Expected counts of all features: (n_features, width), (width, width), (width,), (width,);
-    of transition features, (1, n_triples)."""
+    """Expected counts: of states (n_features, width), pairs (width, width), starts and ends
+    (width,), and transition features (1, n_triples)."""
 
     def __init__(self, n_features: int, width: int, n_triples: int = 0):
         self.triples = np.zeros((1, n_triples))
@@ -49,7 +48,7 @@ class Counts:
         return counts
 
     def add(self, other: Counts, weight: float) -> None:
-        """Add weight times other counts."""
+        """Add ``weight`` times ``other``."""
         self.triples += weight * other.triples
         self.state += weight * other.state
         self.pairs += weight * other.pairs
@@ -58,28 +57,28 @@ class Counts:
 
 
 class PendingTooLarge(MemoryError):
-    """The expected counts given each last label take more than working_memory allows."""
+    """Expected counts given each last label need more memory than working_memory allows."""
 
 
 class Pending:
-    """Expected counts of the rows so far given the last label r, without those common to all r.
+    """Expected counts of earlier rows given each last label r, without those equal for all r.
 
     Parameters
     ----------
     R, width : int
-        Last labels, and numbers for each row of counts.
+        Number of last labels, and padded number of labels.
     n_features : int
     sparse : bool
-        Whether only features of deferred rows have a row of counts.
+        Whether only features that occur in pending rows have a row of counts.
     budget : float
         Bytes that may be kept.
     n_triples : int
-        Weights of transition features.
+        Number of weights of transition features.
 
     Attributes
     ----------
     state : ndarray of shape (n, R, width)
-        Row ``slot[m]`` is that of feature m; of all features if not sparse.
+        Row ``slot[m]`` has the counts of feature m if sparse, otherwise row m.
     pairs : ndarray of shape (width, R, width)
     start : ndarray of shape (1, R, width)
     triples : ndarray of shape (R, n_triples)
@@ -112,7 +111,7 @@ class Pending:
         return len(self.state) if self.slot is None else len(self.columns)
 
     def clear(self) -> None:
-        """Set all counts to zero; the memory stays."""
+        """Set all counts to zero, without freeing memory."""
         self.state[: self.n_used] = 0
         self.pairs[:] = 0
         self.start[:] = 0
@@ -122,7 +121,7 @@ class Pending:
             self.columns = self.columns[:0]
 
     def _grow(self, n: int, largest: int) -> None:
-        # Grow to n rows, or to twice as many as now: copied seldom, not at each call.
+        # Grow to n rows, but at least by a factor of two if possible, to copy rarely.
         if n <= len(self.state):
             return
         a_row = self.state.itemsize * self.start.size
@@ -154,7 +153,7 @@ class Pending:
         rows.collect(marginals, first, self.state.reshape(-1, a_row), self.slot)
 
     def absorb(self, S: np.ndarray, older: Pending) -> None:
-        """Add earlier pending counts, S[r] being the distribution of their last label given r."""
+        """Add earlier counts, where S[r] is the distribution of their last label given r."""
         S, at = S[:, : len(S)], None
         if self.slot is not None:
             self._add_columns(older.columns)
@@ -168,7 +167,7 @@ class Pending:
         self.triples += S @ older.triples
 
     def resolve(self, p: np.ndarray, counts: Counts) -> None:
-        """Add to ``counts``, p being the distribution of the last label."""
+        """Add the expectations to ``counts``, given the distribution p of the last label."""
         p = p[: self.start.shape[1]]
         counts.state[self.columns] += np.matmul(p, self.state[: self.n_used])
         counts.pairs += np.matmul(p, self.pairs)
@@ -186,7 +185,7 @@ class _Pass:
         State weights.
     counts : Counts
     weight : float
-        Of the sequence.
+        Weight of the sequence.
     features : BlockFeatures, optional
     """
 
@@ -198,7 +197,7 @@ class _Pass:
         self.features = features
 
     def _scores(self, rows, first: bool, last: bool, out: np.ndarray | None = None) -> np.ndarray:
-        # Scores of a block, with those of the first and last label.
+        # Scores of a block, including those of the first and last label of the sequence.
         psi = rows.scores(self.W, out)
         if first:
             psi[0] += self.bc.chain.start
@@ -216,7 +215,7 @@ class _Pass:
         return None if self.features is None else self.features.of_block(rows, first)
 
     def _collect_entries(self, block: FilteredBlock, out: np.ndarray) -> None:
-        # Expectations of the last backward recursion.
+        # Add expectations of transition features from the last backward recursion.
         if block.entries is not None:
             block.entries.collect(out)
 
@@ -227,7 +226,7 @@ class _Pass:
         return p[None]
 
     def _back(self, block: FilteredBlock, rows, S: np.ndarray, hi: int, out=None) -> None:
-        # One recursion from row hi - 1 to the first of the block; S becomes that of the row before.
+        # Backward recursion from row hi - 1 to the first of the block; updates S.
         _, marginals, pairs = self.bc.backward(block, S, 0, hi, np.ones(1), out=out)
         self._collect_entries(block, self.counts.triples)
         rows.collect(marginals[:, 0], 0, self.counts.state)
@@ -245,22 +244,23 @@ class OnePass(_Pass):
         h_t(j) = f(t, j) + Σ_i K_t(j, i) (h_{t-1}(i) + g(i, j)),
         K_t(j, i) = α_{t-1}(i) exp ψ(i, j) / Σ_k α_{t-1}(k) exp ψ(k, j),
 
-    f and g being the features of rows and transitions. A block of rows t + 1, …, t + B adds to it
+    where f and g are the features of rows and transitions. A block of rows t + 1, …, t + B gives
 
         h_{t+B} = S_t h_t + Σ_{t < k ≤ t+B} S_k f_k,      S_{k-1} = S_k K_k,  S_{t+B} = 1,
 
-    and so for g; the last block starts from its filtered distribution instead of 1 (Equation 78).
+    and likewise for g; in the last block, the filtered distribution replaces 1 (Equation 78).
     Differences from the paper: K_t is stochastic, so neither logarithms nor signs are needed; where
-    S_k forgets the last label, a row costs L times its features instead of L² M; each block is run
-    through forward and backward. ``reference.expectation_semiring`` is the algorithm as published.
+    S_k does not depend on the last label, a row costs L times its features instead of L² M; each
+    block is processed forward and backward. ``reference.expectation_semiring`` is the algorithm as
+    published.
 
-    Rows that do not depend on the last label cost as much as in forward-backward, the others up to
-    L times that (``sequence.n_repeated`` counts them). Where that would be most of the work,
-    because labels rarely change, more blocks are deferred (``sequence.hold``).
+    Rows whose counts do not depend on the last label cost as much as in forward-backward, the
+    others up to L times that (``sequence.n_repeated`` counts them). If labels rarely change, the
+    latter dominate; then more blocks are deferred (``sequence.hold``).
 
-    Memory, whatever the length: deferred blocks, up to ``WAITING`` bytes, and twice L numbers for
-    each weight of a feature of rows whose counts depend on the last label. Both are charged to
-    ``sequence.keep``; :class:`PendingTooLarge` if the second is too large.
+    Memory does not depend on the length: deferred blocks, up to ``WAITING`` bytes, and 2 L numbers
+    for each weight of a feature of rows whose counts depend on the last label. Both are limited by
+    ``sequence.keep``; :class:`PendingTooLarge` is raised if the second is too large.
     """
 
     n_reads = 1
@@ -271,7 +271,7 @@ class OnePass(_Pass):
     ):  # fmt: skip
         super().__init__(bc, W, counts, weight, features)
         self.pending = self.spare = None
-        # Last labels, padded so that rows of counts for all of them fill whole lanes.
+        # Number of last labels, padded so that rows of counts fill whole SIMD lanes.
         self.R = bc.n_labels if bc.width % 8 == 0 else bc.width
 
     def run(self, sequence) -> float:
@@ -292,7 +292,7 @@ class OnePass(_Pass):
         return log_z
 
     def _resolve(self, S: np.ndarray, deferred: list, hi: int) -> None:
-        # One recursion over all deferred blocks, from row hi - 1 of the last block.
+        # A single backward recursion over all deferred blocks, from row hi - 1 of the last one.
         while deferred:
             block, rows = deferred.pop()
             self._back(block, rows, S, hi)
@@ -301,7 +301,7 @@ class OnePass(_Pass):
             self.pending.resolve(S[0], self.counts)
 
     def _fold(self, deferred: list, sequence) -> None:
-        # L recursions, until they agree; one for the rest.
+        # L backward recursions, one for each last label, until they agree; then a single one.
         block, rows = deferred[-1]
         if self.pending is None:
             self._new_pending(rows, sequence)
@@ -350,9 +350,12 @@ class OnePass(_Pass):
 
 
 class Checkpoints(_Pass):
-    """Forward once, keeping the filter at √T rows; then block by block from the end, forward again
-    and back (Grice, Hughey, Speck 1997). The last rows, O(√T) of them too, are kept whole, and not
-    computed again. Memory O(L √T)."""
+    """Forward-backward that keeps the filter at O(√T) checkpoints only (Grice, Hughey, Speck 1997).
+
+    After the forward recursion, each block from the last to the first is filtered again from its
+    checkpoint, then run backward. The filter at the last O(√T) rows is kept and not computed again.
+    Memory O(L √T).
+    """
 
     n_reads = 2
 
@@ -383,8 +386,8 @@ class Checkpoints(_Pass):
         return log_z
 
     def _forward(self, rows, before, last: bool, keep: bool | None = None):
-        # ``keep``: True for later, False if only the last row is needed, None to run the backward
-        # recursion at once. Blocks that are not kept share their buffers.
+        # ``keep``: True to keep the block for later, False if only its last row is needed, None if
+        # the backward recursion follows at once. Blocks that are not kept share their buffers.
         n, width, buffer, first = len(rows), self.bc.width, self.bc.buffer, before is None
         psi = self._scores(rows, first, last, buffer("psi", n, width))
         entries = self._entries(rows, first)
@@ -399,8 +402,8 @@ class Checkpoints(_Pass):
 class Stored(_Pass):
     """Forward-backward with the filter of all rows kept: Cases I and II of Ilić et al. (2010).
 
-    Of a row's transition matrix only its factor of L numbers, ``inverse``, is kept; with
-    ``recompute`` the backward recursion computes it again. Memory 2 L T or L T.
+    Of the transition matrix of a row, only its factor of L numbers, ``inverse``, is kept; with
+    ``recompute``, the backward recursion computes it again. Memory 2 L T or L T.
     """
 
     n_reads = 2
@@ -434,6 +437,6 @@ class Stored(_Pass):
 
 
 class StoredOnce(Stored):
-    """Case II: the factors of the transition matrices are computed again."""
+    """Case II: the backward recursion computes the factors of transition matrices again."""
 
     recompute = True

@@ -1,4 +1,4 @@
-"""Likelihood with given proportions of the labels of rows that have no label."""
+"""Likelihood with a penalty on label proportions of unlabelled rows (expectation constraints)."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from sklseq.objectives.scores.score_map import ScoreMap
 
 __all__ = ["ProportionLikelihood", "Proportions", "find_columns"]
 
-# Least expected proportion that is divided by: scores may be so far apart that one is 0.
+# Lower limit of an expected proportion in divisions: it underflows to 0 if scores differ widely.
 LEAST = 1e-100
 
 
 class Proportions(NamedTuple):
-    """Proportions of labels among groups of rows; labels that have none share the rest.
+    """Label proportions in groups of rows; labels without one share the remaining proportion.
 
     Attributes
     ----------
     members : CSR matrix of shape (n_rows, n_groups)
         1 where a row is in a group.
     places : intp ndarray of shape (n_groups, n_labels)
-        Of each label in ``target``; one for all that share the rest.
+        Position of each label in ``target``; labels that share the rest have the same one.
     target : ndarray of shape (n_groups, n_labels + 1)
         Each row sums to 1.
     """
@@ -48,7 +48,7 @@ class Proportions(NamedTuple):
 
     @classmethod
     def read(cls, given: Mapping[Any, Any], X: Sequences, classes, vectorizer) -> Proportions:
-        """As ``CRFTagger`` takes them, checked against the data."""
+        """Read and check the parameter ``label_proportions`` of ``CRFTagger``."""
         of_rows = {label: p for label, p in given.items() if not isinstance(p, Mapping)}
         of_columns = {column: p for column, p in given.items() if isinstance(p, Mapping)}
         parts = [sparse.csr_matrix(np.ones((X.n_rows, 1)))] * bool(of_rows)
@@ -62,7 +62,7 @@ class Proportions(NamedTuple):
 
 
 def find_columns(wanted: list, X: Sequences, vectorizer: Any) -> list[int]:
-    """Numbers of columns, given by name or number."""
+    """Numbers of columns that are given by name or number."""
     columns = {k: k for k in range(X.shape[1])}
     if vectorizer is not None:
         names = vectorizer.get_feature_names_out().tolist()
@@ -89,7 +89,7 @@ def _one_group(given: Mapping[Any, float], labels: list) -> tuple[np.ndarray, np
     if n == len(labels) and rest > 1e-6:
         raise ValueError(
             f"label_proportions of all labels must sum to 1; got {1 - rest:.6g}. Correct them, or "
-            "leave out a label, which then has the rest."
+            "leave out a label, which then gets the rest."
         )
     p[n] = rest
     return np.array([place.get(label, n) for label in labels], dtype=np.intp), p / p.sum()
@@ -98,20 +98,20 @@ def _one_group(given: Mapping[Any, float], labels: list) -> tuple[np.ndarray, np
 class ProportionLikelihood(PartialLogLikelihood):
     """f(w) = -Σ_s weight_s · log p(Y_s | x_s) + λ N KL(p̃ ‖ q) + l2 · ‖w‖²₂.
 
-    q is the model's mean label distribution over the rows U of which no label is known, and p̃ the
-    one it should have:
+    q is the model's mean label distribution over the rows U with unknown labels, and p̃ the given
+    one:
 
         q(j) = Σ_{(s, t) ∈ U} weight_s μ_st(j) / N,   N = Σ_{(s, t) ∈ U} weight_s,
         ∂ N KL / ∂w = Σ_s Cov_s(φ, D_s),   D_s(y) = -Σ_{t: (s, t) ∈ U} weight_s p̃(y_t) / q(y_t):
 
-    one pass of forward-backward for q, and the tangent of another in the direction D, which
-    scores rows only. Labels that share the rest count as one in p̃ and q. With several groups of
-    rows, their terms are added, each over the rows of U in it. f is not convex.
+    one pass of forward-backward for q, and the tangent of another in the direction D, which has
+    scores of rows only. Labels that share the rest count as one in p̃ and q. With several groups,
+    there is one such term for each, over the rows of U in the group. f is not convex.
 
     Parameters
     ----------
     scores, labels, offsets, weights, l2, threads
-        As of ``PartialLogLikelihood``.
+        See ``PartialLogLikelihood``.
     proportions : Proportions
     proportions_weight : float
         λ.
@@ -149,7 +149,7 @@ class ProportionLikelihood(PartialLogLikelihood):
         return super().add_up(W, chain, counts) - float(divergence)
 
     def _marginals(self, W, chain, blocks: list[Block], work: ThreadBuffers) -> np.ndarray:
-        # Their weighted sums over the unlabelled rows of each group.
+        # Weighted sums of marginals over the unlabelled rows of each group.
         sums = np.zeros((len(self.sizes), self.scores.width))
         for block in blocks:
             members = self.members[block.first]
@@ -157,7 +157,7 @@ class ProportionLikelihood(PartialLogLikelihood):
                 psi = work.rows(None, block.first, block.last)
                 self.scores.design.scores(W, block.first, block.last, psi)
                 log_z = self.log_z[block.sequences]
-                no_pairs = np.zeros(len(log_z))  # of these sequences are added to the gradient
+                no_pairs = np.zeros(len(log_z))  # weights 0: no pair marginals are added here
                 work.forward_backward(psi, block.offsets, no_pairs, chain, log_z)
                 sums += members.T @ psi
         return sums
@@ -166,7 +166,7 @@ class ProportionLikelihood(PartialLogLikelihood):
         self, psi: np.ndarray, block: Block, chain: Transitions, work: ThreadBuffers, counts: bool,
         entries: RowTransitions | None = None,
     ) -> None:  # fmt: skip
-        """As of partial labels; and the gradient of the divergence."""
+        """See ``PartialLogLikelihood``; adds the gradient of the divergence."""
         members = self.members[block.first]
         if not (counts and members.nnz):
             return super().compare(psi, block, chain, work, counts, entries)

@@ -1,4 +1,4 @@
-"""Log-likelihood of data in shards: a sum, of which few terms are in memory at a time."""
+"""Log-likelihood of data in shards, few of which are in memory at a time."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ __all__ = ["ShardedLogLikelihood", "add_sums", "likelihood_of", "sum_of_shard"]
 def likelihood_of(
     scores: ScoreMap, rows: LabelledRows, classes: np.ndarray, threads: Threads, buffers=None
 ) -> LogLikelihood:
-    """-log-likelihood of one shard, without penalty; ``scores`` is of the whole data.
+    """Negative log-likelihood of one shard, without penalty; ``scores`` is of the whole data.
 
-    Raises a ValueError where constraints forbid all labelings that partial labels allow.
+    Raises a ValueError if constraints forbid all labelings that partial labels allow.
     """
     X = rows.X
     if X.dtype != scores.dtype:
@@ -46,14 +46,14 @@ def likelihood_of(
 
 
 def sum_of_shard(part: LogLikelihood, w: np.ndarray) -> tuple[float, np.ndarray]:
-    """Value and gradient of one shard; several threads may ask for them at once."""
+    """Value and gradient of one shard; several threads may call this at once."""
     mine = part.alone()
     gradient = mine.scores.new_vector()
     return mine.value_and_gradient(w, gradient), gradient
 
 
 def add_sums(*sums: tuple[float, np.ndarray]) -> tuple[float, np.ndarray]:
-    """The sum of values and gradients, from the first to the last."""
+    """Sum of (value, gradient) pairs, in the given order."""
     gradient = sums[0][1].copy()
     for _, other in sums[1:]:
         gradient += other
@@ -61,7 +61,7 @@ def add_sums(*sums: tuple[float, np.ndarray]) -> tuple[float, np.ndarray]:
 
 
 class ShardedLogLikelihood(SumOfParts):
-    """f(w) = Σ_k f_k(w) + l2 · ‖w‖²₂, f_k being the negative log-likelihood of shard k.
+    """f(w) = Σ_k f_k(w) + l2 · ‖w‖²₂, where f_k is the negative log-likelihood of shard k.
 
     Value and gradient are those of ``LogLikelihood`` on all sequences. Shards are added up one
     after the other into the same buffers, so the cost of a shard is that of its rows.
@@ -72,16 +72,16 @@ class ShardedLogLikelihood(SumOfParts):
         Of ``Summary.layout()``: the layout of w, no rows.
     shards : object
         ``shards.load(k) -> LabelledRows`` reads shard k again, ``shards.named(k)`` is a context
-        manager that names shard k in errors; ``shards.filled`` lists the shards that have rows,
-        ``shards.summary`` is that of all.
+        manager that names shard k in errors, ``shards.filled`` lists the shards that have rows, and
+        ``shards.summary`` is the summary of all shards.
     max_bytes : float
-        Bytes for shards that stay in memory; the others are read again each time.
+        Bytes for shards that stay in memory; the others are read again for each evaluation.
     l2 : float
     threads : Threads
 
     Notes
     -----
-    Memory beside ``max_bytes``: a shard, and a buffer as large as the gradient for each thread.
+    Memory beside ``max_bytes``: one shard, and for each thread a buffer of the gradient's size.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class ShardedLogLikelihood(SumOfParts):
         self.n_reads = 0
 
     def hessian(self, w: np.ndarray, max_bytes: float = 0.0) -> Hessian:
-        """Products with the Hessian at w; nothing is kept of shards that are read again."""
+        """Products with the Hessian at w; no results of forward-backward are kept."""
         return Hessian(self, w, 0.0)
 
     def each_part(self, work: Callable[[LogLikelihood], Any]) -> list:
-        """``work(part)`` of all shards, one in memory at a time beside those kept."""
+        """``work(part)`` of all shards; beside those kept, one is in memory at a time."""
         return [self._on_part(k, work) for k in self.shards.filled]
 
     def _on_part(self, k: int, work: Callable[[LogLikelihood], Any]) -> Any:
@@ -108,7 +108,7 @@ class ShardedLogLikelihood(SumOfParts):
 
     @contextmanager
     def part(self, k: int) -> Iterator[LogLikelihood]:
-        """One shard, kept or read; errors inside name it."""
+        """One shard, kept or read again; errors in the context name it."""
         with self.shards.named(k):
             yield self.kept.get(k) or self._read(k)
 

@@ -1,4 +1,4 @@
-"""Batches of sequences that are shorter than a block."""
+"""Batches of short sequences in blocks, processed together by forward-backward."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Batch", "batches"]
 
 
 class Batch:
-    """Short sequences, by forward-backward whatever the gradient.
+    """Short sequences, always processed by forward-backward.
 
     Parameters
     ----------
@@ -25,9 +25,9 @@ class Batch:
     Attributes
     ----------
     rows : DenseBlock, SparseBlock or None
-        Of all the sequences; None: read at each evaluation.
+        Rows of all the sequences; None if they are read at each evaluation.
     codes : ndarray, or None
-        Of all their rows, where labels are unknown: in all sequences, or in none.
+        Codes of all rows, if all the sequences have unknown labels; None if none has.
     """
 
     def __init__(self, sequences: list, weights: np.ndarray):
@@ -41,7 +41,7 @@ class Batch:
 
     def keep(self, budget: float) -> int:
         """Keep a copy of rows that are in memory if it takes at most ``budget`` bytes."""
-        # Joining copies; a single sequence is not copied, so its owner may change it: read again.
+        # A single sequence would not be copied by joining, and its owner may change it.
         if len(self.sequences) == 1 or not all(one.in_memory for one in self.sequences):
             return 0
         rows = self._join()
@@ -51,7 +51,7 @@ class Batch:
         return rows.nbytes
 
     def read(self):
-        """Rows of all the sequences."""
+        """Block of the rows of all the sequences."""
         return self.rows or self._join()
 
     def _join(self):
@@ -61,7 +61,7 @@ class Batch:
         self, bc: BlockChain, W: np.ndarray, counts, penalties: Any = 0.0,
         features: BlockFeatures | None = None,
     ) -> np.ndarray:  # fmt: skip
-        """Add the expected counts of the sequences; log Z of each.
+        """Add the expected counts of the sequences; return log Z of each.
 
         ``penalties`` are added to the scores of the rows; ``features``: transition features.
         """
@@ -87,7 +87,7 @@ class Batch:
 
 
 def batches(sequences: list, weights: np.ndarray, block_rows: int) -> list[Batch]:
-    """Runs of short sequences, none of 0 rows, of about a block of rows each."""
+    """Batches of short sequences, none of 0 rows, with about a block of rows each."""
     runs, n = [], block_rows
     for sequence in sequences:
         if n + sequence.n_rows > block_rows:

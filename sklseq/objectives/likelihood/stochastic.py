@@ -20,17 +20,17 @@ _descent = load_kernel("sklseq.objectives.likelihood._descent")
 
 __all__ = ["Batch", "ShardedStochasticLikelihood", "StochasticLikelihood"]
 
-# Start of the sums of squared gradients. With less, the first steps are rate · sign(gradient), and
-# rows of many features overshoot.
+# Initial sums of squared gradients. With smaller ones, the first steps are about
+# rate · sign(gradient), and scores of rows with many features overshoot.
 FIRST_SQUARE = 16.0
-# Merges of the weights of several threads in a pass.
+# Number of times per pass that the weights of several threads are merged.
 MERGES = 4
-# Root of a growth of G that counts as none.
+# max_k √(G_k - G) at or below which no thread has updated the weight.
 UNMOVED = 1e-14
-# What `forget` leaves of the sums of squares above the least.
+# `forget` multiplies the part of the sums of squares above LEAST_SQUARE by KEPT.
 KEPT, LEAST_SQUARE = 0.8, 4.0
-# Blocks of eight residuals below this are sampled (on CoNLL-2002, sampling halves the time and
-# changes nothing else).
+# Blocks of eight residuals whose magnitudes are below this are updated at random, in proportion to
+# their size (on CoNLL-2002, this halves the time and changes nothing else).
 ALMOST = 0.05
 SEED = 88172645463325252
 
@@ -38,7 +38,7 @@ SEED = 88172645463325252
 class Batch(NamedTuple):
     """The attributes of a likelihood that `StochasticLikelihood` needs; by default no sequence.
 
-    ``penalties``: as of ``PartialLogLikelihood``, where y has codes of several labels.
+    ``penalties``: as in ``PartialLogLikelihood``, if y has codes of several labels.
     """
 
     scores: ScoreMap
@@ -51,37 +51,39 @@ class Batch(NamedTuple):
 
 
 class StochasticLikelihood(LatticeState):
-    """f(w) of `LogLikelihood` with its penalties, in steps of AdaGrad.
+    """AdaGrad steps on f(w) of `LogLikelihood`, with its L2 penalty and an L1 penalty.
 
-    Each weight has a step of its own, rate / √(sum of its squared gradients so far), so that rare
-    features move as far as frequent ones, whatever their scale; both penalties are applied in
-    closed form, spread evenly over the updates (Duchi, Hazan, Singer 2011, §1.2, §5.1).
+    Each weight has its own step size, rate / √(sum of its squared gradients so far), so that the
+    weights of rare features change as much as those of frequent ones, whatever their scale. Both
+    penalties are applied in closed form, spread evenly over the updates (Duchi, Hazan, Singer 2011,
+    §1.2, §5.1).
 
     Parameters
     ----------
     primal : LogLikelihood or Batch
-        Of sparse rows, in float64.
+        With sparse rows, in float64.
     l1 : float, default=0.0
-        Of the penalty l1 · ‖w‖₁, which ``primal`` does not have.
+        Weight of the penalty l1 · ‖w‖₁, which ``primal`` does not have.
     w : ndarray, optional
         Start; overwritten.
     first_square : float
-        Start of the sums of squared gradients.
+        Initial sums of squared gradients.
 
     Notes
     -----
-    An update costs O(nnz · L + T · L²), and a square root a feature value and label. Memory:
+    An update costs O(nnz · L + T · L²), and a square root for each feature value and label. Memory:
     half as much as w beside w.
 
-    n threads begin a quarter of a pass with the same w and G, the sums of squared gradients, each
-    with sequences of its own and their share of the penalties; then, with s_k = √(G_k - G),
+    In each quarter of a pass, n threads start from the same w and the same sums of squared
+    gradients, G. Each updates on different sequences, with their fraction of the penalties; then,
+    with s_k = √(G_k - G),
 
         w ← w + r Σ_k (w_k - w),  r = min(1, (1 + 1/n) max_k s_k / Σ_k s_k),  G ← G + Σ_k (G_k - G),
 
-    so that a weight that one thread alone moved is where that thread left it; of others, which all
-    threads move towards the same value, the sum overshoots, and the mean, r = 1/n, has the steps of
-    1/n of the sequences. A weight that no thread moved beyond 0 stops there. Memory: twice as much
-    as w for each thread.
+    so that a weight updated by one thread only gets the value of this thread. If all threads move a
+    weight towards the same value, the sum of their steps (r = 1) overshoots, and the mean (r = 1/n)
+    has the steps of 1/n of the sequences; r lies between. A merged weight becomes 0 if no thread's
+    copy has its sign. Memory: twice as much as w for each thread.
     """
 
     def __init__(
@@ -102,12 +104,12 @@ class StochasticLikelihood(LatticeState):
         self.n_updates = 0
 
     def allocate(self, longest: int) -> None:
-        """Allocate scratch for sequences of so many rows."""
+        """Allocate scratch for sequences of up to ``longest`` rows."""
         self.longest, self.inverse_c = longest, np.zeros(longest)
         self.scratch = self.new_scratch(5, 3 * self.scores.width + 2 * self.scores.n_labels)
 
     def on_rows_of(self, part: LogLikelihood) -> StochasticLikelihood:
-        """The same weights and sums, which change for both, on the sequences of a shard."""
+        """View of this object on the sequences of a shard: weights and sums are shared."""
         other = copy(self)
         other.y, other.offsets, other.weights = part.y, part.offsets, part.weights
         other.penalties = part.penalties
@@ -116,7 +118,7 @@ class StochasticLikelihood(LatticeState):
         return other
 
     def _scales(self, n_dense: int, n_sparse: int) -> tuple[np.ndarray, ...] | None:
-        # 1 / largest magnitude of the feature of each dense row, single pair and triple.
+        # 1 / largest magnitude of the feature of each dense row, sparse entry and triple.
         _, pair, _, data = self.sparse or (None, np.zeros(0, np.int32), None, np.zeros(0))
         features = self.scores.features
         ones = features is None or bool((features.rows[2] == 1).all())
@@ -137,13 +139,13 @@ class StochasticLikelihood(LatticeState):
         self, order: np.ndarray, rate: float, boost: np.ndarray | float = 1.0,
         n_sequences: int | None = None,
     ) -> float:  # fmt: skip
-        """Update after each sequence of ``order``, its weight multiplied by ``boost``.
+        """Update on each sequence of ``order``, with its weight multiplied by ``boost``.
 
-        An update has 1 / ``n_sequences`` of the penalties, by default 1 / len(order).
+        An update applies 1 / ``n_sequences`` of the penalties, by default 1 / len(order).
 
-        Returns Σ weight · boost · -log p, each before its step, without penalties; -log p itself is
-        in ``losses``. Where scores are too far apart for scaled arithmetic, steps follow the
-        marginals of flatter scores; -log p is still that of the scores themselves.
+        Returns Σ weight · boost · -log p, each before its update, without penalties; -log p itself
+        is in ``losses``. If scores differ too much for scaled arithmetic, the update uses marginals
+        of flattened scores, but -log p is that of the scores themselves.
         """
         W, w = self.dense_and_sparse()
         part = 1 / max(n_sequences or len(order), 1)
@@ -166,7 +168,7 @@ class StochasticLikelihood(LatticeState):
         )  # fmt: skip
 
     def _run_all(self, shares, W, w, weights, rate: float, part: float) -> float:
-        # Each thread has some sequences, with their share of the penalties; then the merge.
+        # Updates by several threads, each on its part of the sequences, and one merge.
         n, before = len(shares), np.cumsum([0, *map(len, shares)])
         copies = [W, w, self.chain, self.v]
         arrays = {"copies": copies, "squares": self.squares, "stamps": self.stamps}
@@ -190,22 +192,22 @@ class StochasticLikelihood(LatticeState):
         return sum(losses)
 
     def forget(self) -> None:
-        """Let past gradients count less: the sums of squares fall by a fifth, to 4 at least.
+        """Reduce the sums of squared gradients by a fifth of their excess over 4.
 
-        Gradients fall as the weights fit. Their sums over all passes would make steps too short.
+        Gradients fall during training, so sums over all passes would make the steps too short.
         """
         for G in self.squares:
             G -= np.float32(1 - KEPT) * np.maximum(G - np.float32(LEAST_SQUARE), 0)
 
     def metric(self) -> np.ndarray:
-        """√(first_square + Σ g²) of each weight, in the layout of w: the divisor of its steps.
+        """√(first_square + Σ g²), the divisor of the steps, for each weight in the layout of w.
 
         g is the gradient with the weight's feature scaled to magnitude 1.
         """
         other = copy(self)
         other.w = self.scores.new_vector()
         W, sparse_w = other.dense_and_sparse()
-        # W may belong to the design, where untrained weights have to stay 0.
+        # W may be memory of the design, in which untrained weights must stay 0.
         W[:] = self.squares[0] if self.mask is None else self.squares[0] * self.mask
         sparse_w[:] = self.squares[1]
         other.chain = self.squares[2].astype(np.float64)
@@ -220,14 +222,14 @@ class StochasticLikelihood(LatticeState):
 
 
 def _merge(farthest: float, w: np.ndarray, G: np.ndarray, *copies: np.ndarray) -> None:
-    # As in `StochasticLikelihood`; copies are w_1, G_1, w_2, ...
+    # Merge by the formula of `StochasticLikelihood`; copies are w_1, G_1, w_2, ...
     grown = [np.maximum(one - G, 0) for one in copies[1::2]]
     roots = [np.sqrt(one + np.float32(1e-30)) for one in grown]
     most = np.maximum.reduce(roots)
     r = np.where(most > UNMOVED, np.minimum(1, np.float32(farthest) * most / sum(roots)), 1)
     w += r * sum(one - w for one in copies[::2])
     low, high = np.minimum.reduce(copies[::2]), np.maximum.reduce(copies[::2])
-    w[((w < 0) & (low >= 0)) | ((w > 0) & (high <= 0))] = 0  # shrunk through 0
+    w[((w < 0) & (low >= 0)) | ((w > 0) & (high <= 0))] = 0  # no copy has this sign
     G += sum(grown)
 
 
@@ -237,21 +239,21 @@ class ShardedStochasticLikelihood:
     Parameters
     ----------
     primal : ShardedLogLikelihood
-        Of sparse rows, in float64.
+        With sparse rows, in float64.
     l1 : float
-        Of the penalty l1 · ‖w‖₁, which ``primal`` does not have.
+        Weight of the penalty l1 · ‖w‖₁, which ``primal`` does not have.
     w : ndarray
         Start; overwritten.
 
     Attributes
     ----------
     w, losses, sequences
-        As of ``StochasticLikelihood``, sequences being numbered through all shards.
+        See ``StochasticLikelihood``; sequences are numbered through all shards.
 
     Notes
     -----
-    A pass reads each shard that ``primal`` does not keep once, and costs O(n_weights) a shard
-    beside the updates, for the penalties.
+    A pass reads each shard that ``primal`` does not keep once. Beside the updates, it costs
+    O(n_weights) per shard, for the penalties.
     """
 
     def __init__(self, primal: ShardedLogLikelihood, l1: float, w: np.ndarray):
@@ -275,7 +277,7 @@ class ShardedStochasticLikelihood:
         return self.steps.w
 
     def descend(self, order: np.ndarray, rate: float, boost: np.ndarray | float = 1.0) -> float:
-        """Update after each sequence: shards in the order of their first one in ``order``."""
+        """Update on each sequence of ``order``, shard by shard in the order of their first ones."""
         loss, boost = 0.0, np.broadcast_to(boost, self.losses.shape)
         for k, mine in self._by_shard(order):
             here = slice(*self.first[k : k + 2])
@@ -298,11 +300,11 @@ class ShardedStochasticLikelihood:
             yield int(shard[appears[k]]), parts[k]
 
     def forget(self) -> None:
-        """As of ``StochasticLikelihood``."""
+        """See ``StochasticLikelihood``."""
         self.steps.forget()
 
     def metric(self) -> np.ndarray:
-        """As of ``StochasticLikelihood``."""
+        """See ``StochasticLikelihood``."""
         return self.steps.metric()
 
     def restart(self, w: np.ndarray) -> None:
@@ -318,7 +320,7 @@ def _inverse_scale(n: int, index: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _feature_scale(scores: ScoreMap) -> tuple[np.ndarray, np.ndarray] | None:
-    # 1 / largest magnitude of each feature in all shards, for dense rows and for single pairs.
+    # 1 / largest magnitude of each feature in all shards, for dense rows and for sparse entries.
     if scores.largest is None:
         return None
     L = scores.n_labels

@@ -1,4 +1,4 @@
-"""Summary of training data: labels, columns, magnitudes; summaries of parts are merged."""
+"""Summary of training data (labels, columns, magnitudes), and the merge of several summaries."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ class LabelledRows(NamedTuple):
     attributes : list of str, or None
         Names of the columns, if rows came as dicts or attribute lists.
     classes : ndarray
-        Labels that occur in it, sorted.
+        Labels that occur, sorted.
     codes : integer ndarray of shape (n_rows,)
         ``classes[codes]`` are the labels, or the rows of ``table``.
     weights : ndarray of shape (n_sequences,)
     table : bool ndarray of shape (n_codes, n_labels), or None
-        As of ``AllowedLabels`` where some labels are unknown; sequences without these come first.
+        See ``AllowedLabels``, if some labels are unknown; sequences with all labels known come
+        first.
     """
 
     X: Sequences
@@ -48,11 +49,11 @@ class LabelledRows(NamedTuple):
     table: np.ndarray | None = None
 
     def labelled_by(self, classes: np.ndarray) -> np.ndarray:
-        """Label codes of the whole data."""
+        """Label codes with respect to ``classes``, the labels of the whole data."""
         return encode_labels(self.classes, classes)[self.codes]
 
     def allowed_by(self, classes: np.ndarray) -> AllowedLabels:
-        """Codes and table of the whole data, where ``table`` is given."""
+        """Codes and table with respect to ``classes``; only if ``table`` is given."""
         n, L = len(self.classes), len(classes)
         table = np.concatenate(
             [np.eye(L, dtype=bool), widen(self.table, self.classes, classes)[n:]]
@@ -71,14 +72,13 @@ class LabelledRows(NamedTuple):
         return seed
 
     def again(self, checksum: int, column: dict | None, n_features: int) -> LabelledRows:
-        """The same with the columns of the whole data; an error if the checksum differs."""
+        """These rows with the columns of the whole data; ValueError if the checksum differs."""
         if self.checksum() != checksum:
             raise ValueError(
-                f"it holds other rows, labels or weights than when it was first read (now "
-                f"{self.X.n_rows} rows, {self.X.shape[1]} features); a shard must hold the same "
-                "each time."
+                f"it holds other rows, labels or weights than at the first reading (now "
+                f"{self.X.n_rows} rows, {self.X.shape[1]} features); a shard must not change."
             )
-        if column is None or self.attributes is None:  # no rows, if the others have names
+        if column is None or self.attributes is None:  # or a shard without rows
             return self
         at = np.array([column[name] for name in self.attributes], dtype=np.int64)
         matrix = self.X.rows
@@ -95,7 +95,7 @@ class Part(NamedTuple):
     ----------
     n_rows : int
     n_bytes : int
-        Memory that working on the part takes: the rows as read, and as laid out for kernels.
+        Memory for work on the part: the rows as read, and in the layout for kernels.
     checksum : int
     """
 
@@ -105,29 +105,29 @@ class Part(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """Everything about training data that the layout of w depends on.
+    """Properties of the training data that determine the layout of w.
 
     Attributes
     ----------
     classes : ndarray of shape (n_labels,)
     n_rows, longest : int
-        Rows in all, and of the longest sequence.
+        Total number of rows, and rows of the longest sequence.
     n_features : int
     is_sparse : bool
         Whether w is laid out for sparse rows.
     single : bool
         Whether all values are float32.
     support : Support
-        Observed (feature, label) pairs, transitions, starts and ends; of a shard with unknown
-        labels, those of codes.
+        Observed (feature, label) pairs, transitions, starts and ends; in a shard with unknown
+        labels, with codes in place of labels.
     largest : ndarray of shape (n_features,), or None
-        Largest magnitude of each feature; None: none is far from 1.
+        Largest magnitude of each feature; None if all are near 1.
     counts : ndarray of shape (n_features,), or None
         Occurrences of each feature in sparse rows that are not all in memory.
     attributes : list of str, or None
         Names of the columns, if rows came as dicts or attribute lists.
     parts : tuple of Part
-        Of data in shards.
+        The shards, if the data are in shards.
     table : ndarray, or None
         ``LabelledRows.table`` of a shard.
     """
@@ -151,12 +151,12 @@ class Summary(NamedTuple):
         return np.dtype(np.float32 if self.single else np.float64)
 
     def layout(self) -> Sequences:
-        """No rows, but as wide as the data."""
+        """Sequences without rows that have the columns and type of the data."""
         make = sparse.csr_matrix if self.is_sparse else np.zeros
         return Sequences(make((0, self.n_features), dtype=self.dtype), [0])
 
     def for_single_sequences(self) -> Summary:
-        """The same of CSR rows in float64, the form for solvers that update per sequence."""
+        """Summary for CSR rows in float64, the form for solvers that update per sequence."""
         counts = np.zeros(self.n_features, np.int64) if self.counts is None else self.counts
         return self._replace(is_sparse=True, single=False, counts=counts)
 
@@ -171,7 +171,7 @@ def summarise_rows(X: Sequences, classes: np.ndarray, codes: np.ndarray) -> Summ
 
 
 def summarise_shard(shard: LabelledRows) -> Summary:
-    """Summary of one shard by itself, with its own columns and labels."""
+    """Summary of one shard, with its own columns and labels."""
     X, rows = shard.X, shard.X.rows
     if X.roles is not None:
         raise ValueError(
@@ -191,7 +191,7 @@ def summarise_shard(shard: LabelledRows) -> Summary:
 
 
 def widen(table: np.ndarray, classes: np.ndarray, every: np.ndarray) -> np.ndarray:
-    """The table of codes of some classes with a column for each of all classes."""
+    """``table``, with columns for ``classes``, extended to columns for ``every`` class."""
     wide = np.zeros((len(table), len(every)), dtype=bool)
     wide[:, encode_labels(classes, every)] = table
     wide[len(classes) : len(classes) + 1] = True
