@@ -425,7 +425,7 @@ def test_wrong_constraints_are_refused():
             SemiCRFSegmenter(constraints=constraints).fit(X, y)
     s = int(np.argmax(X.lengths))
     unknown = [[(0, int(X.lengths[s]), None)] if k == s else one for k, one in enumerate(y)]
-    with pytest.raises(ValueError, match="constraints are not for unknown segments"):
+    with pytest.raises(ValueError, match="constraints do not support unknown segments"):
         SemiCRFSegmenter(constraints=FORBIDDEN).fit(X, unknown)
 
 

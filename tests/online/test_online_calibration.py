@@ -70,5 +70,5 @@ def test_wrong_calls():
     segmenter = OnlineDecoder(SemiCRFSegmenter(), strategy="closure").fit(
         X, [[(0, 5, "a"), (5, 12, "b")]] * 4
     )
-    with pytest.raises(ValueError, match="no confidence: decode a tagger"):
+    with pytest.raises(ValueError, match="no confidence; use a tagger"):
         calibration_report(segmenter, X, [["B-a", *["I-a"] * 11]] * 4)

@@ -176,7 +176,7 @@ def test_a_failed_call_changes_nothing(model, tokens):
         pool.flush(["a", "new"])
     with pytest.raises(ValueError, match="n must be an integer of at least 0"):
         pool.commit(["a"], -1)
-    with pytest.raises(ValueError, match="features are still waiting for later"):
+    with pytest.raises(ValueError, match="features depend on later"):
         pool.push_potentials(["b"], np.zeros((1, len(model[-1].classes_))))
     assert state(pool) == before
     assert pool.ids == [*"abc"]
@@ -196,7 +196,7 @@ def test_errors_name_the_stream():
         with pytest.raises(ValueError, match=message):
             pool.push_potentials(["s", "t"], scores)
         assert state(pool) == before
-    with pytest.raises(ValueError, match="must have 1 rows, one an id, and 2 columns"):
+    with pytest.raises(ValueError, match="must have 1 rows, one for each id, and 2 columns"):
         pool.push_potentials(["s"], [[0.0]])
 
 

@@ -1,1 +1,1 @@
-"""``OnlineDecoder`` and its streams."""
+"""Online decoding: ``OnlineDecoder``, its streams, pools and reports."""

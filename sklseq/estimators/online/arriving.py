@@ -1,4 +1,4 @@
-"""Potentials of rows that arrive: parts of sequences."""
+"""Potentials of parts of sequences, for streams and blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["chain_of", "check_emission_only", "entries_for", "potentials_of_part
 
 
 def chain_of(potentials: Potentials) -> Transitions:
-    """Transitions for the kernels, in the precision of the emission scores."""
+    """Return transitions for the compiled functions, in the precision of the emission scores."""
     dtype, scores = potentials.emission.dtype, potentials.transition
     rows = scores.astype(dtype) if isinstance(scores, RowTransitions) else None
     shared = scores if rows is None else rows.shared
@@ -25,14 +25,14 @@ def chain_of(potentials: Potentials) -> Transitions:
 
 
 def potentials_of_parts(tagger: Any, X: SequencesLike, continued: list) -> Potentials:
-    """``tagger.potentials(X)``; ``continued``: whether rows come before those of a sequence."""
+    """Return ``tagger.potentials(X)``; ``continued``: whether a sequence continues earlier rows."""
     if getattr(tagger, "transition_coef_", None) is None:
         return tagger.potentials(X)
     return tagger.potentials(X, continued=np.array(continued, dtype=bool))
 
 
 def entries_for(beam: Any, potentials: Potentials) -> tuple | None:
-    """Transition scores of single rows, checked, as the kernels of a beam take them."""
+    """Return checked transition scores of single rows, in the form that beams take."""
     rows = potentials.transition
     if not isinstance(rows, RowTransitions):
         return None
@@ -49,7 +49,7 @@ def entries_for(beam: Any, potentials: Potentials) -> tuple | None:
 
 
 def check_emission_only(tagger: Any) -> None:
-    """Refuse emission scores without transition scores of their rows."""
+    """Raise if the model has transition features, which emission scores alone do not include."""
     if getattr(tagger, "transition_coef_", None) is not None:
         raise ValueError(
             "push_potentials takes emission scores, and the transition scores of a model with "

@@ -15,7 +15,7 @@ __all__ = ["CalibrationReport", "calibration_report"]
 
 
 class CalibrationReport(NamedTuple):
-    """Answer of :func:`calibration_report`; empty bins are left out.
+    """Result of :func:`calibration_report`; empty bins are left out.
 
     Attributes
     ----------
@@ -25,9 +25,9 @@ class CalibrationReport(NamedTuple):
     n_labels : ndarray of int
         Labels in each bin.
     confidence : ndarray of float
-        Their mean confidence.
+        Mean confidence of these labels.
     accuracy : ndarray of float
-        The fraction of them that is right.
+        Fraction of these labels that is right.
     """
 
     error: float
@@ -49,15 +49,15 @@ def calibration_report(
 ) -> CalibrationReport:
     """Compare the confidence of emitted labels with the fraction of them that is right.
 
-    Labels are grouped by their confidence c into ``n_bins`` bins of equal width. With n_b labels,
-    mean confidence c_b and accuracy a_b in bin b, of n labels,
+    The n labels are grouped by their confidence into ``n_bins`` bins of equal width. With n_b
+    labels, mean confidence c_b and accuracy a_b in bin b,
 
         error = Σ_b n_b / n · |c_b - a_b|.
 
     Parameters
     ----------
     decoder : OnlineDecoder
-        Fitted, of a tagger whose scores are log-probabilities, such as ``CRFTagger``.
+        Fitted, with a tagger whose scores are log-probabilities, such as ``CRFTagger``.
     X : list of sequences
         Data that the model has not seen.
     y : list of label sequences
@@ -99,7 +99,7 @@ def calibration_report(
         )
     confidence = np.concatenate(list(decoding.confidence))
     if np.isnan(confidence).any():
-        raise ValueError("The labels have no confidence: decode a tagger, not a segmenter.")
+        raise ValueError("The labels have no confidence; use a tagger, not a segmenter.")
     right = np.concatenate(list(decoding.labels)) == truth
     group = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
     n = np.bincount(group, minlength=n_bins)

@@ -17,17 +17,17 @@ from sklseq._lib.checksums import row_checksum
 __all__ = ["check_identity", "check_state", "name_of", "weights_checksum"]
 
 ADVICE = "Give what OnlineStream.checkpoint() returned, unchanged."
-LARGEST = 2**62  # of a count: sums with the rows to come must not overflow
+LARGEST = 2**62  # largest count: sums with later rows must not overflow
 
-# (arrays, checksum) of taggers: their weights are read once, not at every checkpoint.
+# (arrays, checksum) of taggers, so that not every checkpoint reads the weights.
 _CHECKSUMS: WeakKeyDictionary = WeakKeyDictionary()
 
 
-# ------------------------------------------------------------------ of which model and rule
+# ------------------------------------------------------------------ same model and rule
 
 
 def weights_checksum(tagger: Any) -> int:
-    """Checksum of all fitted arrays of numbers of a tagger."""
+    """Return a checksum of all fitted numeric arrays of a tagger."""
     arrays = {name: a for name, a in sorted(vars(tagger).items()) if _is_fitted(name, a)}
     kept, total = _CHECKSUMS.get(tagger, ((), 0))
     if len(kept) == len(arrays) and all(a is b() for a, b in zip(arrays.values(), kept)):
@@ -46,7 +46,7 @@ def _is_fitted(name: str, value: Any) -> bool:
 
 
 def name_of(function: Callable) -> str:
-    """Module and qualified name; of a function inside another, or a lambda, its code as well."""
+    """Return module and qualified name; for nested functions and lambdas also a code hash."""
     named = function if hasattr(function, "__qualname__") else type(function)
     name = f"{named.__module__}.{named.__qualname__}"
     code = getattr(function, "__code__", None)
@@ -57,7 +57,7 @@ def name_of(function: Callable) -> str:
 
 
 def check_identity(checkpoint: Any, mine: dict) -> None:
-    """Refuse what is no checkpoint, and one of another model or rule."""
+    """Raise unless ``checkpoint`` is a checkpoint of the same model and rule."""
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("of"), dict):
         raise ValueError(
             "checkpoint must be what OnlineStream.checkpoint() gave; got "
@@ -72,7 +72,7 @@ def check_identity(checkpoint: Any, mine: dict) -> None:
             )
 
 
-# ------------------------------------------------------------------ whether it can be
+# ------------------------------------------------------------------ valid fields
 
 
 def _refuse(name: str, wanted: str, value: Any) -> None:
@@ -103,7 +103,7 @@ def _check_array(name: str, value: Any, dtype: np.dtype, shape: tuple, why: str 
 
 
 def check_state(checkpoint: dict, empty: dict, model: BaseEstimator, n_labels: int) -> None:
-    """Refuse fields of which a stream on ``model`` cannot have been; ``empty``: of a new stream."""
+    """Raise if no stream on ``model`` can have these fields; ``empty``: fields of a new stream."""
     _check_names(checkpoint, ("of", *empty), "all")
     beam, like = checkpoint["beam"], empty["beam"]
     _check_names(beam, tuple(like), "beam")
@@ -135,7 +135,7 @@ def _check_labels(beam: dict, n: int, n_labels: int, rule: Any) -> None:
             _refuse(name, f"labels from 0 to {n_labels - 1}", beam[name])
     if beam["losses"].size and n and not _within(beam["losses"], 0, beam["n_rows"]):
         _refuse("losses", f"numbers of rows from 0 to {beam['n_rows']}", beam["losses"])
-    # The kernel walks back along the pointers until labels agree, as origin says they do.
+    # Decoding follows the pointers back until labels agree, and relies on origin for that.
     if n == 0 or rule.strategy == "chunk":
         return
     if rule.strategy == "viterbi" and rule.max_latency is None:
@@ -148,7 +148,7 @@ def _check_labels(beam: dict, n: int, n_labels: int, rule: Any) -> None:
 
 
 def _within(values: np.ndarray, least: float, most: float) -> bool:
-    # NaN is not.
+    # Comparisons are False for NaN.
     return bool(((values >= least) & (values <= most)).all())
 
 

@@ -1,4 +1,4 @@
-"""Items of streams as rows, and errors about them."""
+"""Readers and checks of the items of streams."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ def check_items(items: Any, method: str) -> None:
     if isinstance(items, (str, bytes)) or not hasattr(items, "__iter__"):
         raise ValueError(
             f"{method} takes items one after another, such as a list or a matrix; got "
-            f"{type(items).__name__}. Of a single item, give [item]."
+            f"{type(items).__name__}. Wrap a single item in a list: [item]."
         )
     if isinstance(items, Mapping):
         raise ValueError(
-            f"{method} takes items one after another; got a dict of {list(items)[:3]}. Of columns "
-            "x, give rows: [dict(zip(x, row)) for row in zip(*x.values())]; one item goes to push."
+            f"{method} takes items one after another; got a dict of {list(items)[:3]}. Convert "
+            "columns x to rows: [dict(zip(x, row)) for row in zip(*x.values())]; one item goes to "
+            "push."
         )
     if is_table(items):
         raise ValueError(
@@ -41,7 +42,7 @@ def check_items(items: Any, method: str) -> None:
 
 
 def read_items(items: Any, first: int, numbers: bool, tagger: Any) -> Any:
-    """One row an item, numbered from ``first``; a matrix if the tagger reads ``numbers``."""
+    """Return one row for each item, a matrix if ``numbers``. Items are numbered from ``first``."""
     if not isinstance(items, list) and not (numbers and items.dtype == object):
         return items
     for k, item in enumerate(items):
@@ -67,13 +68,13 @@ def read_items(items: Any, first: int, numbers: bool, tagger: Any) -> Any:
 
 
 def _numbers_of(item: Any) -> Any:
-    # One row of numbers, dense or sparse, or None.
+    # Return one row of numbers, dense or sparse, or None if the item is no such row.
     if not sparse.issparse(item):
         if isinstance(item, (str, bytes)) or not hasattr(item, "__len__"):
             return None
         try:
             item = np.asarray(item)
-        except ValueError:  # of different lengths
+        except ValueError:  # parts of different lengths
             return None
         if item.ndim != 1:
             return None
@@ -88,7 +89,7 @@ def _short(item: Any) -> str:
 
 
 def one_sequence(items: Any) -> Any:
-    """X of one sequence: arrays and sparse rows as a matrix, everything else as a list."""
+    """Return X with one sequence: arrays and sparse rows as a matrix, other items as a list."""
     if isinstance(items, list) and sparse.issparse(items[0]):
         rows = [item if item.ndim == 2 else item.reshape(1, -1) for item in items]
         items = rows[0] if len(rows) == 1 else sparse.vstack(rows, format="csr")
@@ -104,7 +105,7 @@ def one_sequence(items: Any) -> Any:
 
 @contextmanager
 def numbered_from(place: Callable[[int, int], str]) -> Iterator[None]:
-    """Errors about row t of "sequence s" name ``place(s, t)`` instead, as "7 of the stream"."""
+    """Replace "row t of sequence s" in errors by ``place(s, t)``, such as "7 of the stream"."""
 
     def renamed(found: re.Match) -> str:
         return f"{found[1]} {place(int(found[3]), int(found[2]))}"

@@ -1,4 +1,4 @@
-"""Online decoding of sequences in blocks, of which one block is held."""
+"""Online decoding of sequences in blocks, with one block in memory."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ __all__ = ["decode_long"]
 def decode_long(
     tagger: Any, X: SequencesLike, chain: Transitions, rule: OnlineRule, delay: int
 ) -> Iterator[OnlinePaths]:
-    """The labels of each sequence, which is read once, as ``decode_block`` gives them.
+    """Yield the labels of each sequence in the form of ``decode_block``; it is read once.
 
-    ``delay``: rows that features look ahead; so many last ones become known with the end only.
+    ``delay``: rows that features look ahead; that many last rows are known only at the end.
     """
     for s, source in enumerate(blocks_of(X)):
         found = [*_decode(tagger, source, s, new_beam(chain, rule), delay)]

@@ -1,4 +1,4 @@
-"""Online decoding: labels while data arrive, with a chosen trade-off of latency and accuracy."""
+"""Online decoder: labels while data arrive, with a chosen trade-off of latency and accuracy."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ __all__ = [
 
 
 class OnlineDecoding(NamedTuple):
-    """Answer of :meth:`~sklseq.OnlineDecoder.decode`: one array a sequence in each field.
+    """Result of :meth:`~sklseq.OnlineDecoder.decode`: each field has one array per sequence.
 
     Attributes
     ----------
@@ -75,21 +75,21 @@ class OnlineDecoding(NamedTuple):
 
 
 class LatencyReport(NamedTuple):
-    """Answer of :meth:`~sklseq.OnlineDecoder.latency_report`.
+    """Result of :meth:`~sklseq.OnlineDecoder.latency_report`.
 
     Attributes
     ----------
     n_rows : int
-        Tokens, one row of features each.
+        Number of tokens (rows of features).
     mean : float
-        Mean latency: tokens that arrived after a token before its label became final, including
-        those that features look ahead.
+        Mean latency: the number of tokens that arrive after a token until its label is final,
+        including the tokens that features look ahead.
     quantiles : dict
         Latency at 0.5, 0.9, 0.99, 0.999 and 1.
     histogram : ndarray of shape (largest latency + 1,)
-        Tokens at each latency.
+        Number of tokens at each latency.
     share_above_10 : float
-        Fraction of the tokens that waited for more than ten others.
+        Fraction of the tokens with a latency above 10.
     disagreement : float
         Fraction of the labels that differ from those of Viterbi's algorithm on whole sequences.
     """
@@ -112,7 +112,7 @@ class LatencyReport(NamedTuple):
 
 
 def _labels_rows(decoder: OnlineDecoder) -> bool:
-    # Whether it decodes a tagger: segments have no marginals online.
+    # Whether the decoder has a tagger: segments have no marginals online.
     estimator = getattr(decoder, "estimator_", decoder.estimator)
     return estimator is None or not decodes_segments(tagger_of(estimator)[1])
 
@@ -159,18 +159,19 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         keeps them until a later label depends on them, so that fewer labels differ from those of
         Viterbi's algorithm; this is better for single tokens.
     early : bool, default=True
-        Whether "step", "window" and "closure" use what is known of the next row: the best
-        predecessor of each of its labels. Labels are then emitted about one row earlier. False
+        Whether "step", "window" and "closure" use the best predecessor of each label of the next
+        row, which is known one row ahead. Labels are then emitted about one row earlier. False
         gives the paper's rules, in which (T - t₀) is the price of waiting; models with transition
-        features always have these, since transitions into the next row are unknown. A decoder that
-        was pickled by an earlier version has False.
+        features always use these rules, since transitions into the next row are unknown. A decoder
+        that was pickled by an earlier version has False.
     decide : {"map", "marginal"}, default="map"
-        The label that is emitted: that of a path, or the one of least expected cost under its
-        marginal distribution, given the rows so far. "marginal" makes the fewest errors on single
-        labels; the emitted labels need not form an allowed path, and ``restart`` has no effect.
+        The label that is emitted: "map" that of the best path, "marginal" the label of least
+        expected cost under the marginal distribution, given the rows so far. "marginal" makes the
+        fewest errors on single labels; the emitted labels need not form an allowed path, and
+        ``restart`` has no effect.
     label_costs : array-like of shape (n_labels, n_labels), default=None
-        For "marginal": the cost of each label (columns) where each is right (rows), in the order of
-        ``classes_``. None: 1 for each wrong label.
+        For "marginal": the cost of emitting each label (column) where another label (row) is
+        right, in the order of ``classes_``. None: 1 for each wrong label.
     n_jobs : int, default=None
         Number of threads that decode different sequences.
 
@@ -179,7 +180,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
     estimator_ : estimator
         The fitted tagger or pipeline.
     n_features_in_ : int
-        As the estimator has it.
+        Number of features of the estimator.
     classes_ : ndarray of shape (n_labels,)
         Labels, sorted.
 
@@ -187,7 +188,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
     ------
     ValueError
         If a parameter is wrong, a step of the pipeline has no ``receptive_field``, or
-        ``max_latency`` or ``lag`` is below what the features look ahead.
+        ``max_latency`` or ``lag`` is below the number of rows that features look ahead.
     TypeError
         If the estimator has no potentials.
 
@@ -258,14 +259,14 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         self.n_jobs = n_jobs
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # A decoder of an earlier version decodes as it did.
+        # A decoder pickled by an earlier version decodes as before.
         super().__setstate__({"early": False, "decide": "map", "label_costs": None, **state})
 
     # ------------------------------------------------------------------ training
 
     @with_callbacks(max_subtasks=lambda decoder: 1)
     def fit(self, X: SequencesLike, y: LabelsLike, **fit_params: Any) -> OnlineDecoder:
-        """Train the estimator; a ``FrozenEstimator`` stays as it is.
+        """Train the estimator; a ``FrozenEstimator`` is not changed.
 
         Parameters
         ----------
@@ -316,8 +317,8 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
     def _check_rule_of_segments(self) -> None:
         if self.strategy != "closure" and self.lag is None:
             raise ValueError(
-                "A segmenter is decoded online by strategy='closure' only, which emits a segment "
-                f"when all that survives shares it, or by lag; got strategy={self.strategy!r}."
+                "A segmenter needs strategy='closure', which emits a segment when all survivor "
+                f"paths share it, or lag; got strategy={self.strategy!r}."
             )
         if self.decide != "map":
             raise ValueError(
@@ -326,7 +327,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
             )
 
     def _rule(self, delay: int = 0) -> OnlineRule:
-        # The rule of the beam: of what max_latency allows, the features have used ``delay``.
+        # The rule of the beam; features use up ``delay`` rows of max_latency.
         names = (*OnlineRule._fields, "lag")
         rule = OnlineRule.checked(**{name: getattr(self, name) for name in names})
         return rule.behind(delay, "max_latency" if self.lag is None else "lag")
@@ -334,18 +335,18 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
     # ------------------------------------------------------------------ whole sequences
 
     def _tagger(self) -> tuple[list, Any, tuple[int, int]]:
-        # Transformers, tagger, and how far the features look.
+        # Transformers, tagger, and numbers of tokens that features look back and ahead.
         estimator = self._fitted()
         transformers, tagger = tagger_of(estimator)
         if decodes_segments(tagger):
             raise TypeError(
-                f"{type(tagger).__name__} labels segments: of it, OnlineDecoder has fit, decode, "
-                "predict, score and segment_stream; stream, reports and features need a tagger."
+                f"{type(tagger).__name__} labels segments: OnlineDecoder then has only fit, "
+                "decode, predict, score and segment_stream; other methods need a tagger."
             )
         return transformers, tagger, look_ahead(estimator)
 
     def _decode_segments(self, X: Any) -> OnlineDecoding:
-        # IOB2 labels; those of a segment leave together, when all survivors contain it.
+        # IOB2 labels; labels of a segment are emitted together, when all survivor paths contain it.
         from sklseq.estimators.online.segment_stream import labels_in_time  # start-up
         from sklseq.estimators.semicrf.semicrf_segmenter import closure_labels
 
@@ -378,7 +379,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         confidence: bool = False,
         shares: np.ndarray | None = None,
     ) -> tuple[OnlinePaths, np.ndarray]:
-        # Paths, and the latency including what the features look ahead (cut by the end).
+        # Paths, and the latency including the rows that features look ahead, up to the end.
         rule, chain = self._rule(delay), chain_of(potentials)
         emission, offsets = potentials.emission, potentials.offsets
 
@@ -399,19 +400,18 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         return paths, np.minimum(paths.latency + delay, to_end)
 
     def decode(self, X: SequencesLike) -> OnlineDecoding:
-        """Labels of whole sequences, and the time at which a stream gives each of them.
+        """Labels of whole sequences, and the time at which a stream would emit each label.
 
         Parameters
         ----------
         X : list of sequences
-            Also in blocks of rows, see :class:`RowBlocks`, each of which is read once: beside the
-            answer, memory holds one block and the rows without a label. A segmenter does not read
-            blocks.
+            Also in blocks of rows, see :class:`RowBlocks`. Each block is read once; memory holds
+            the result, one block and the rows without a label. A segmenter does not read blocks.
 
         Returns
         -------
         OnlineDecoding
-            Named tuple ``(labels, times, confidence)``, each an object array of one array a
+            Named tuple ``(labels, times, confidence)``, each an object array of one array per
             sequence. The latency of label t is ``times[s][t] - t``.
         """
         if decodes_segments(tagger_of(self._fitted())[1]):
@@ -448,7 +448,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         X : list of sequences
             Also in blocks of rows, as in :meth:`decode`.
         valid : None
-            Rules on whole sequences are for ``predict`` of the tagger: labels leave before the end.
+            Not supported, as labels are emitted before the end; use ``predict`` of the tagger.
 
         Returns
         -------
@@ -459,8 +459,8 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         tagger = tagger_of(self._fitted())[1]
         if valid is not None:
             raise ValueError(
-                "valid is a rule on whole sequences, and labels of an OnlineDecoder leave before "
-                "the end; leave it out, or use predict of estimator_."
+                "valid is a rule on whole sequences, but an OnlineDecoder emits labels before the "
+                "end; leave it out, or use predict of estimator_."
             )
         if decodes_segments(tagger):
             return as_chosen(tagger, self._decode_segments(X).labels)
@@ -501,8 +501,8 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         Returns
         -------
         Sequences
-            Dense rows of n_labels + 1 columns: the confidence, in the column of the emitted label,
-            and the latency.
+            Dense rows of n_labels + 1 columns: the confidence in the column of the emitted label,
+            0 in those of other labels, and the latency.
         """
         potentials, delay = potentials_of(self, X)
         paths, latency = self._decode(potentials, delay, confidence=True)
@@ -545,7 +545,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         return token_accuracy(self._labels_of(y, labels), labels, sample_weight=sample_weight)
 
     def _labels_of(self, y: Any, labels: Any) -> Any:
-        # IOB2 labels, where a segmenter was fitted and y holds segments.
+        # IOB2 labels, if the estimator is a segmenter and y holds segments.
         segmenter = tagger_of(self._fitted())[1]
         if not decodes_segments(segmenter):
             return y
@@ -553,7 +553,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         return labels_of_segments(y, lengths, fitted_parameter(segmenter, "outside"))
 
     def latency_report(self, X: SequencesLike) -> LatencyReport:
-        """How long labels wait, and how often they are not those of Viterbi's algorithm.
+        """Latency of the labels, and their disagreement with Viterbi's algorithm.
 
         Parameters
         ----------
@@ -578,17 +578,17 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
     ) -> OnlineStream:
         """A new stream on the fitted model: empty, or continued from a checkpoint.
 
-        Any number of streams can be in use; each belongs to one thread at a time, and a call of it
-        while another one runs raises RuntimeError. They share the model. A stream
-        keeps the model and the parameters that the decoder had when it was made.
+        Any number of streams can share the model. A stream may be used in one thread at a time; a
+        call during another call of the same stream raises RuntimeError. A stream keeps the model
+        and the parameters that the decoder had when it was made.
 
         Parameters
         ----------
         checkpoint : dict, optional
-            What :meth:`~sklseq.online.OnlineStream.checkpoint` of a stream of this decoder gave.
+            Result of :meth:`~sklseq.online.OnlineStream.checkpoint` of a stream of this decoder.
         max_wait : float, optional
-            Longest time that a label waits, in seconds or what else ``clock`` counts. The stream
-            commits labels whose time is up when an item is pushed and when
+            Longest time that a label waits, in seconds or the units of ``clock``. The stream
+            commits overdue labels when an item is pushed and when
             :meth:`~sklseq.online.OnlineStream.tick` is called, which the caller does at
             ``stream.deadline``.
         clock : callable, default=time.monotonic
@@ -601,15 +601,15 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         Raises
         ------
         ValueError
-            If the checkpoint is of another model or of other parameters, or a field of it was
-            changed into what no stream has. Weights are compared by a checksum; an ``uncertainty``
-            function by its qualified name, a nested one or a lambda by its code as well. If
-            ``max_wait`` is no number of at least 0, or ``clock`` no function.
+            If the checkpoint is of another model or other parameters, or has an invalid field.
+            Weights are compared by a checksum, an ``uncertainty`` function by its qualified name,
+            nested functions and lambdas also by their code. If ``max_wait`` is no number of at
+            least 0, or ``clock`` no function.
         """
         return OnlineStream(self._stream_model(), checkpoint, max_wait, clock)
 
     def pool(self) -> StreamPool:
-        """An empty pool of streams on the fitted model, for many at once.
+        """An empty pool on the fitted model, for many streams at once.
 
         Returns
         -------
@@ -651,13 +651,14 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         Parameters
         ----------
         source : iterable
-            Items as :meth:`~sklseq.online.OnlineStream.push` takes them: one sequence, which
-            may have no end. Columns (a dict, a data frame) are not taken: give rows.
+            Items of one sequence, which may have no end, in the form of
+            :meth:`~sklseq.online.OnlineStream.push`. Columns (a dict, a data frame) are not
+            allowed.
 
         Yields
         ------
         Emission
-            One an item, in order.
+            One for each item, in order.
         """
         stream = self.stream()
         check_items(source, "iter")
@@ -678,19 +679,19 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         Parameters
         ----------
         source : asynchronous iterable
-            Items as :meth:`~sklseq.online.OnlineStream.push` takes them: one sequence, which
-            may have no end.
+            Items of one sequence, which may have no end, in the form of
+            :meth:`~sklseq.online.OnlineStream.push`.
         max_wait : float, optional
-            Longest time that a label waits for later items, in seconds. A label whose time is up is
-            committed (:meth:`~sklseq.online.OnlineStream.commit`) although no item comes. What the
-            event loop needs to wake up comes on top.
+            Longest time that a label waits for later items, in seconds. An overdue label is
+            committed (:meth:`~sklseq.online.OnlineStream.commit`) also if no item arrives. The
+            event loop needs some additional time to wake up.
         clock : callable, default=time.monotonic
-            As for :meth:`stream`; the event loop's ``time`` if that is another one.
+            As in :meth:`stream`; ``time`` of the event loop if that is another clock.
 
         Yields
         ------
         Emission
-            One an item, in order.
+            One for each item, in order.
 
         Raises
         ------
@@ -719,14 +720,14 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
 
 
 def viterbi_of(potentials: Potentials) -> np.ndarray:
-    """Codes of the best paths of whole sequences."""
+    """Return codes of the best paths of whole sequences."""
     chain = chain_of(potentials)
     psi = chain.pad_rows(potentials.emission)
     return best_paths(psi, potentials.offsets, chain, chain.rows)[0]
 
 
 def report_of(latency: np.ndarray, wrong: np.ndarray) -> LatencyReport:
-    """Statistics of a decoding, row by row."""
+    """Return the report on the latency and errors of all rows."""
     if len(latency) == 0:
         raise ValueError("X holds no rows; a report needs at least one.")
     levels = (0.5, 0.9, 0.99, 0.999, 1.0)
@@ -745,7 +746,7 @@ def report_of(latency: np.ndarray, wrong: np.ndarray) -> LatencyReport:
 
 
 def potentials_of(decoder: OnlineDecoder, X: Any) -> tuple[Potentials, int]:
-    """Scores of the labels of sequences, and how many items features look ahead."""
+    """Return potentials of sequences, and the number of items that features look ahead."""
     transformers, tagger, (_, delay) = decoder._tagger()
     for _, transformer in transformers:
         X = transformer.transform(X)
@@ -753,7 +754,7 @@ def potentials_of(decoder: OnlineDecoder, X: Any) -> tuple[Potentials, int]:
 
 
 def _decoder_of(estimator: Any, X: Any, scorer: str) -> tuple[OnlineDecoder, Any]:
-    # The decoder at the end of a pipeline, and X as it comes there.
+    # The decoder at the end of a pipeline, and X transformed by the steps before it.
     inner = inner_estimator(estimator)
     while isinstance(inner, Pipeline):
         if len(inner.steps) > 1:
@@ -777,7 +778,7 @@ def _mean_latency(times: np.ndarray) -> float:
 def neg_mean_latency(
     estimator: BaseEstimator, X: SequencesLike, y: LabelsLike | None = None
 ) -> float:
-    """Scorer: the mean latency of a decoder's labels, negative because less is better.
+    """Scorer: the negative mean latency of a decoder's labels.
 
     Parameters
     ----------
@@ -820,7 +821,7 @@ def make_latency_scorer(price: float = 0.01, metric: Callable = token_accuracy) 
     price : float, default=0.01
         Cost of one row of mean latency, in units of the metric.
     metric : callable, default=token_accuracy
-        Of true and predicted label sequences; more is better.
+        Function of true and predicted label sequences; larger is better.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Pipelines that are decoded online: transformers, tagger, and the reach of features."""
+"""Parts of pipelines that are decoded online: transformers, tagger, receptive field."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["decodes_segments", "inner_estimator", "look_ahead", "tagger_of", "tr
 
 
 def inner_estimator(estimator: BaseEstimator) -> Any:
-    """The estimator inside of FrozenEstimator and of searches, the best one if they are fitted."""
+    """Return the estimator inside FrozenEstimator or a search (of a fitted search the best)."""
     while True:
         if isinstance(estimator, FrozenEstimator):
             estimator = estimator.estimator
@@ -26,7 +26,7 @@ def inner_estimator(estimator: BaseEstimator) -> Any:
 
 
 def _steps(estimator: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    # (name, estimator) of all steps, those of pipelines inside pipelines too.
+    # (name, estimator) of all steps, including those of pipelines inside pipelines.
     estimator = inner_estimator(estimator)
     if not isinstance(estimator, Pipeline):
         return [(prefix or type(estimator).__name__, estimator)]
@@ -38,7 +38,7 @@ def _steps(estimator: Any, prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def tagger_of(estimator: BaseEstimator) -> tuple[list[tuple[str, Any]], Any]:
-    """(transformers with names, tagger) of a tagger or a pipeline that ends in one."""
+    """Return (transformers with names, tagger) of a tagger or a pipeline that ends in one."""
     *transformers, (_, tagger) = _steps(estimator)
     if not (callable(getattr(tagger, "potentials", None)) or decodes_segments(tagger)):
         raise TypeError(
@@ -49,14 +49,14 @@ def tagger_of(estimator: BaseEstimator) -> tuple[list[tuple[str, Any]], Any]:
 
 
 def decodes_segments(tagger: Any) -> bool:
-    """Whether it is a segmenter, which has an online rule of its own."""
+    """Whether the estimator is a segmenter, which has its own online rule."""
     return callable(getattr(tagger, "decode_closure", None))
 
 
 def look_ahead(estimator: BaseEstimator, *, fitted: bool = True) -> tuple[int, int]:
-    """Tokens before and after a token on which its row depends: the sum over all transformers.
+    """Numbers of tokens before and after a token on which its row depends, over all transformers.
 
-    Before fitting, it only checks that all of them define it.
+    If not ``fitted``, it only checks that all transformers define ``receptive_field``.
     """
     return _sum_of_fields(tagger_of(estimator)[0], fitted)
 
@@ -67,9 +67,9 @@ def _sum_of_fields(steps: list[tuple[str, Any]], fitted: bool) -> tuple[int, int
 
 
 def trial_look_ahead(estimator: BaseEstimator, X: SequencesLike) -> int:
-    """Tokens that features look ahead, before training: copies of them see one sequence.
+    """Number of tokens that features look ahead, before training.
 
-    How far they look can depend on the names of the columns, which one sequence has. 0 if a
+    Clones are fitted on one sequence, as the number can depend on the names of columns. 0 if a
     transformer fails; training then raises its error.
     """
     if isinstance(estimator, FrozenEstimator):
@@ -108,6 +108,6 @@ def _field_of(name: str, transformer: Any, fitted: bool) -> tuple[int, int]:
     if field is None or not np.isfinite(field).all():
         raise ValueError(
             f"Step {name!r} ({type(transformer).__name__}) needs the whole sequence "
-            f"(receptive_field is {field}), so labels cannot leave before its end. Leave it out."
+            f"(receptive_field is {field}), so labels cannot be emitted before its end. Remove it."
         )
     return int(field[0]), int(field[1])

@@ -1,4 +1,4 @@
-"""Many streams of one model, advanced together."""
+"""Pool of many streams of one model, whose items are processed together."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = ["PoolLabels", "StreamPool"]
 
 
 class PoolLabels(NamedTuple):
-    """Labels that became final in one call of a :class:`StreamPool`: one entry a label.
+    """Labels that became final in one call of a :class:`StreamPool`: one entry for each label.
 
     Attributes
     ----------
     ids : list
-        Streams of the call, each once.
+        Streams of the call, without repetition.
     stream : ndarray of int
         Number of the label's stream in ``ids``. Increasing; positions of a stream increase too.
     position : ndarray of int64
@@ -57,14 +57,15 @@ class PoolLabels(NamedTuple):
 
 _ALL = 2**62  # labels: more than can be pending
 
-# A stream between two calls: the slot of its beam's state, the last items (those that features of
-# later ones look back at, then those whose own rows wait), and the number that wait.
+# A stream between two calls: the slot of its beam's state, the last items (items that features of
+# later items look back at, then items whose rows depend on later items), and the number of the
+# latter.
 _Tail = tuple[int, list, int]
 
 
 class _Rows(NamedTuple):
-    # Rows that are ready: emission scores, offsets by stream, and the streams after them; and
-    # transition scores of the rows, as kernels take them.
+    # Rows whose features are known: emission scores, offsets by stream, the streams after these
+    # rows, and transition scores of the rows in the form that beams take.
     ids: list
     tails: list[_Tail]
     emission: np.ndarray
@@ -76,10 +77,10 @@ class StreamPool:
     """Many streams of one model; :meth:`~sklseq.OnlineDecoder.pool` makes it.
 
     Each call takes items of any number of streams, computes their features and scores together,
-    and gives the labels that became final as arrays. Labels, positions, confidences and latencies
-    are those of an :class:`OnlineStream` for each. A stream is named by any hashable value, begins
-    with its first item and ends with :meth:`flush`. A failed call changes nothing. A call while
-    another one runs raises RuntimeError.
+    and returns the labels that became final as arrays. Labels, positions, confidences and latencies
+    equal those of one :class:`OnlineStream` per stream. A stream is named by any hashable value,
+    begins with its first item and ends with :meth:`flush`. A failed call changes nothing. A call
+    during another call raises RuntimeError.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ class StreamPool:
     Attributes
     ----------
     ids : list
-        Streams that have begun and not ended.
+        Names of the streams that have begun and not ended.
     nbytes : int
         Memory of the states of all streams, in bytes, without their items.
 
@@ -146,9 +147,9 @@ class StreamPool:
         Parameters
         ----------
         ids : list of hashable
-            The stream of each item; one that is named several times takes its items in order.
+            The stream of each item; items of the same stream are taken in order.
         items : list, 2-D array or sparse matrix
-            Items as :meth:`OnlineStream.push_many` takes them.
+            Items in the form of :meth:`OnlineStream.push_many`.
 
         Returns
         -------
@@ -160,7 +161,7 @@ class StreamPool:
         if n != len(ids):
             raise ValueError(f"push_many needs one id for each item; got {len(ids)} and {n}.")
         if self._transformers:
-            # Copies of what their owner may change later.
+            # Copy mutable items, which the caller may change later.
             kinds = (dict, list, np.ndarray)
             items = [x.copy() if isinstance(x, kinds) else x for x in items]
             rows = self._rows_of_tokens(_grouped(ids, items), self._model.after)
@@ -186,15 +187,15 @@ class StreamPool:
         ids, emission = _read_ids(ids), np.asarray(emission, dtype=np.float64)
         if emission.shape != (len(ids), self._beam.n_labels):
             raise ValueError(
-                f"emission must have {len(ids)} rows, one an id, and {self._beam.n_labels} columns,"
-                f" one a label; got shape {emission.shape}."
+                f"emission must have {len(ids)} rows, one for each id, and {self._beam.n_labels} "
+                f"columns, one for each label; got shape {emission.shape}."
             )
         groups = _grouped(ids, range(len(ids)))
         for id in groups:
             if id in self._streams and self._streams[id][2]:
                 raise ValueError(
-                    f"push_potentials cannot follow items of stream {id!r} whose features are "
-                    "still waiting for later ones; use it for a whole sequence, or not at all."
+                    f"push_potentials cannot follow items of stream {id!r} whose features depend "
+                    "on later items; use it for a whole sequence, or not at all."
                 )
         tails = [(slot, [], 0) for slot, _, _ in self._tails(groups)]
         which, offsets = _places(groups)
@@ -209,7 +210,7 @@ class StreamPool:
         ids : list of hashable, optional
             Default: all.
         n : int, optional
-            How many labels of each stream, if it has so many; default: all.
+            Largest number of labels for each stream; default: all.
 
         Returns
         -------
@@ -267,7 +268,7 @@ class StreamPool:
         """
         self._forget(self._open(ids))
 
-    # ------------------------------------------------------------------ what is known
+    # ------------------------------------------------------------------ state
 
     @property
     def ids(self) -> list:
@@ -286,7 +287,7 @@ class StreamPool:
     def __repr__(self) -> str:
         return f"<StreamPool: {len(self)} streams, {self.nbytes:,} bytes>"
 
-    # ------------------------------------------------------------------ rows that are ready
+    # ------------------------------------------------------------------ rows
 
     def _open(self, ids: Iterable[Hashable] | None) -> list:
         ids = list(self._streams if ids is None else dict.fromkeys(_read_ids(ids)))
@@ -299,7 +300,7 @@ class StreamPool:
         return ids
 
     def _tails(self, ids: Iterable[Hashable]) -> list[_Tail]:
-        # Of streams that are not known: free slots, which `_keep` takes from the end of the list.
+        # New streams get free slots, which `_keep` then removes from the end of the list.
         tails = [self._streams.get(id) for id in ids]
         n_new = tails.count(None)
         if len(self._free) < n_new:
@@ -310,7 +311,7 @@ class StreamPool:
         return [(next(free), [], 0) if tail is None else tail for tail in tails]
 
     def _rows_of_tokens(self, groups: dict[Hashable, Any], after: int) -> _Rows:
-        # Windows of tokens: those that the features of ready rows depend on.
+        # Rows whose later tokens are known, from windows of the tokens that they depend on.
         before, windows, tails, first, ready = self._model.before, [], [], [], []
         for (slot, kept, n_waiting), new in zip(self._tails(groups), groups.values()):
             window = [*kept, *new]
@@ -327,7 +328,7 @@ class StreamPool:
     def _rows(
         self, ids: list, tails: list[_Tail], windows: list, first: list, ready: list
     ) -> _Rows:
-        # Rows first[k] to first[k] + ready[k] of the window of stream k.
+        # Rows first[k] to first[k] + ready[k] - 1 of the window of stream k.
         offsets = np.cumsum([0, *ready])
         emission, entries = np.empty((0, self._beam.n_labels)), None
         if windows:
@@ -344,7 +345,7 @@ class StreamPool:
         return _Rows(ids, tails, emission, offsets, entries)
 
     def _scores(self, X: Any, tails: list[_Tail]) -> tuple[np.ndarray, tuple | None]:
-        # Emission scores, and transition scores of rows, of the next rows of streams.
+        # Emission scores and transition scores of the next rows of streams.
         continued = [self._states.n_rows(slot) > 0 for slot, _, _ in tails]
         scores = potentials_of_parts(self._tagger, X, continued)
         return scores.emission, entries_for(self._beam, scores)
@@ -369,7 +370,7 @@ class StreamPool:
         return _Rows(list(groups), tails, emission, offsets, entries)
 
     def _sequences(self, items: Any, offsets: np.ndarray) -> Any:
-        # One for each stream where transition scores need it, else one of all items.
+        # One sequence for each stream if transition scores need it, otherwise one of all items.
         X = one_sequence(items)
         if getattr(self._tagger, "transition_coef_", None) is None:
             return X
@@ -378,7 +379,7 @@ class StreamPool:
         return [items[a:b] for a, b in zip(offsets[:-1], offsets[1:])]
 
     def _place(self, id: Hashable, t: int) -> str:
-        # Where row t of those that a call brings is, for messages.
+        # Position of row t of a call in its stream, for messages.
         slot = self._streams[id][0] if id in self._streams else -1
         return f"{self._states.n_rows(slot) + t} of stream {id!r}"
 
@@ -387,7 +388,7 @@ class StreamPool:
     def _advance(
         self, rows: _Rows, goals: list[int] | None = None, delay: int = 0, keep: bool = False
     ) -> PoolLabels:
-        # goals: how many labels of each stream have to leave; -1: the stream ends.
+        # goals: number of labels of each stream to emit; -1: the stream ends.
         self._check_scores(rows)
         counts = np.zeros((len(rows.ids), 3), dtype=np.int64)
         slots = np.array([slot for slot, _, _ in rows.tails], dtype=np.int64)
@@ -408,7 +409,7 @@ class StreamPool:
         stream = np.repeat(np.arange(len(n)), n)
         position = np.arange(len(codes)) + np.repeat(first - np.cumsum(n) + n, n)
         latency += delay
-        if goals is not None:  # now
+        if goals is not None:  # labels are emitted now, whatever is pending
             n_seen = n_rows + [n_waiting for _, _, n_waiting in rows.tails]
             latency = n_seen[stream] - 1 - position
         label = self._tagger.classes_[codes]
@@ -424,7 +425,7 @@ class StreamPool:
         return self._advance(self._late_rows(ids, ready), [-1] * len(ids), keep=keep)
 
     def _late_rows(self, ids: list, ready: list[int]) -> _Rows:
-        # Rows of the first items that wait for later ones, as if none came.
+        # Rows of the first items whose features depend on later items, as if the sequence ended.
         tails, windows, first, before = [], [], [], self._model.before
         for id, n_ready in zip(ids, ready):
             slot, items, n_waiting = self._streams[id]
@@ -433,7 +434,7 @@ class StreamPool:
             tails.append((slot, kept if n_ready else items, n_waiting - n_ready))
             windows.append(items)
             first.append(skip)
-        late = [k for k, n_ready in enumerate(ready) if n_ready]  # the others need no windows
+        late = [k for k, n_ready in enumerate(ready) if n_ready]  # other streams need no windows
         some = [[column[k] for k in late] for column in (ids, tails, windows, first, ready)]
         offsets = np.cumsum([0, *ready])
         return self._rows(*some)._replace(ids=ids, tails=tails, offsets=offsets)
@@ -460,7 +461,7 @@ class StreamPool:
 
     @alone
     def checkpoint(self, id: Hashable) -> dict:
-        """The state of one stream without the model, as :meth:`OnlineStream.checkpoint` gives it.
+        """State of one stream without the model, in the form of :meth:`OnlineStream.checkpoint`.
 
         ``decoder.stream(checkpoint)`` continues it as a single stream, :meth:`restore` in a pool.
 
@@ -481,18 +482,18 @@ class StreamPool:
 
     @alone
     def restore(self, id: Hashable, checkpoint: dict) -> None:
-        """Begin a stream in the state of a checkpoint; one with this id is replaced.
+        """Begin a stream in the state of a checkpoint; a stream with this id is replaced.
 
         Parameters
         ----------
         id : hashable
         checkpoint : dict
-            What :meth:`checkpoint` or :meth:`OnlineStream.checkpoint` gave.
+            Result of :meth:`checkpoint` or :meth:`OnlineStream.checkpoint`.
 
         Raises
         ------
         ValueError
-            If it is of another model, damaged, or of a stream that was flushed.
+            If the checkpoint is invalid, or of another model or a flushed stream.
         """
         OnlineStream(self._model, checkpoint)
         if checkpoint["ended"]:

@@ -1,4 +1,4 @@
-"""Segments of a sequence whose tokens come one by one."""
+"""Stream of segments of a sequence whose tokens arrive one by one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SegmentEmission(NamedTuple):
         Positions of its first token and of the token after its last one, counted from 0.
     label : label
     latency : int
-        Number of tokens after its last one that had arrived when it became final.
+        Number of tokens after its last token that had arrived when it became final.
     """
 
     start: int
@@ -52,10 +52,10 @@ class _Spans(NamedTuple):
 
 
 class SegmentBeam:
-    """The pending steps of one sequence: those from ``first`` on, after a segment of ``label``.
+    """Pending steps of one sequence, from step ``first`` after a segment of ``label``.
 
-    After a final segment the rest is a sequence of its own, of which the transitions from its
-    label are the scores of the first label.
+    The steps after a final segment are decoded as a sequence of their own, whose start scores are
+    the transition scores from the label of that segment.
     """
 
     def __init__(self, segmenter: SemiCRFSegmenter, max_span: int | None, rule: OnlineRule):
@@ -74,10 +74,10 @@ class SegmentBeam:
         self.first, self.label = 0, -1
 
     def settle(self, spans: _Spans, n: int) -> list[tuple[int, int, int]]:
-        """Segments that leave when n steps are known."""
+        """Return the segments that become final when n steps are known."""
         found = []
         if self._closes and n > self.first:
-            # A further step, of which nothing is known, lets the sequence go on.
+            # An additional step without potentials represents the continuation of the sequence.
             rows, times = self._best(spans, n, 1, np.zeros_like(self._weights[2]))
             found += self._leave(rows[times < n - self.first])
         while n - self.first > self._most:
@@ -85,7 +85,7 @@ class SegmentBeam:
         return found
 
     def leave_all(self, spans: _Spans, n: int, ended: bool) -> list[tuple[int, int, int]]:
-        """All pending segments of n steps, the best ones; ``ended``: they are the last."""
+        """Return the best segmentation of all pending steps; ``ended``: the sequence ends here."""
         if n == self.first:
             return []
         end = self._weights[2] if ended else np.zeros_like(self._weights[2])
@@ -99,7 +99,8 @@ class SegmentBeam:
     def _best(
         self, spans: _Spans, n: int, further: int, end: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        # The best segmentation of the pending steps, and when each segment was certain.
+        # The best segmentation of the pending steps, and the step at which each segment was
+        # certain.
         transition, start, _ = self._weights
         first, L = self.first, len(transition)
         known = (spans.start >= first) & (spans.stop <= n)
@@ -115,7 +116,7 @@ class SegmentBeam:
 
 
 def _known_spans(segmenter: SemiCRFSegmenter, X: Any, max_span: int | None) -> tuple:
-    # (potentials, their scores) of sequences, each potential checked against max_span.
+    # Potentials of sequences and their scores; lengths of potentials are checked by max_span.
     potentials, scores = span_scores(segmenter, X)
     check_max_span(potentials, segmenter.max_span_ if max_span is None else max_span)
     return potentials, scores
@@ -129,9 +130,9 @@ def _spans_of(X: SegmentPotentials, scores: np.ndarray, s: int, base: int = 0) -
 def labels_in_time(
     segmenter: SemiCRFSegmenter, X: Any, max_span: int | None, rule: OnlineRule, held: int
 ) -> tuple[list, list]:
-    """IOB2 labels of whole sequences, and the newest known step when each left.
+    """Return IOB2 labels of whole sequences, and the newest known step when each was emitted.
 
-    ``held``: how many steps become known with the end of the sequence.
+    ``held``: number of last steps that become known only at the end of the sequence.
     """
     potentials, scores = _known_spans(segmenter, X, max_span)
     answers = []
@@ -149,12 +150,13 @@ def labels_in_time(
 
 
 class SegmentStream:
-    """Tokens in, segments out; :meth:`~sklseq.OnlineDecoder.segment_stream` makes it.
+    """Stream of tokens to segments; made by :meth:`~sklseq.OnlineDecoder.segment_stream`.
 
-    With ``strategy="closure"`` a segment leaves when no continuation can change it. If a token has
-    waited for ``max_latency`` or ``lag`` others, the first segment of the best segmentation so far
-    leaves, cut at the newest token if it still goes on; what follows is decoded given its label.
-    Segments of the outside label are left out. A failed call changes nothing. It can be pickled.
+    With ``strategy="closure"`` a segment is emitted when no continuation can change it. If a token
+    is pending after ``max_latency`` or ``lag`` further tokens, the first segment of the best
+    segmentation so far is emitted; it ends at the newest token at the latest. The following steps
+    are decoded given its label. Segments of the outside label are left out. A failed call changes
+    nothing. It can be pickled.
 
     Parameters
     ----------
@@ -163,13 +165,13 @@ class SegmentStream:
     Attributes
     ----------
     n_seen : int
-        Tokens pushed.
+        Number of tokens pushed.
     n_pending : int
-        Tokens that belong to no final segment.
+        Number of tokens without a final segment.
 
     Notes
     -----
-    Each push computes the features of the pending tokens and their best segmentation anew.
+    Each push recomputes the features of the pending tokens and their best segmentation.
 
     Examples
     --------
@@ -198,9 +200,9 @@ class SegmentStream:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the sequence: the next token is the first of another."""
+        """Forget the sequence; the next token is the first of another sequence."""
         self._beam = SegmentBeam(self._segmenter, self._max_span, self._model.rule)
-        self._tokens: list = []  # the pending ones, after those that their features look back at
+        self._tokens: list = []  # tokens that features look back at, then pending tokens
         self.n_seen = 0
 
     @property

@@ -1,4 +1,4 @@
-"""Labels of the items of a source: an iterable, or an asynchronous iterable with deadlines."""
+"""Loops that push the items of an iterable or asynchronous iterable to a stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _END = object()
 
 
 def emissions_of(stream: OnlineStream, source: Iterable) -> Iterator[Emission]:
-    """Push the items of ``source`` one by one; flush at its end."""
+    """Push the items of ``source`` one by one and flush at its end; yield the labels."""
     for item in source:
         yield from stream.push(item)
     yield from stream.flush()
@@ -22,7 +22,7 @@ def emissions_of(stream: OnlineStream, source: Iterable) -> Iterator[Emission]:
 async def emissions_of_async(
     stream: OnlineStream, source: AsyncIterable, clock: Callable[[], float]
 ) -> AsyncIterator[Emission]:
-    """The same for an asynchronous source; between items, labels leave at their deadlines."""
+    """``emissions_of`` for an asynchronous source; between items, commit labels at deadlines."""
     import asyncio  # start-up: asynchronous sources only
 
     items, arriving = source.__aiter__(), None
@@ -48,5 +48,5 @@ async def emissions_of_async(
 
 
 async def _next_of(items: AsyncIterator) -> Any:
-    # An exception StopAsyncIteration would not pass through a task.
+    # Return a marker at the end, as a task cannot raise StopAsyncIteration.
     return await anext(items, _END)

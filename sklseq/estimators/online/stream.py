@@ -1,4 +1,4 @@
-"""Streams: one sequence whose items come one by one, on a model that does not change."""
+"""Stream: online decoding of one sequence whose items arrive one by one."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class Emission(NamedTuple):
         Number of the item in its sequence, from 0.
     label : label
     confidence : float
-        Probability that the label is right, given all items that had arrived when it left: the
-        marginal that ``predict_proba`` gives if the sequence ends with the newest row. It does not
-        condition on labels that left before. It is as good as the probabilities of the tagger:
-        those of ``CRFTagger`` can be checked against data (see the manual), while scores of
-        margins, as of ``HMSVMTagger``, are not log-probabilities.
+        Probability that the label is right, given all items that had arrived when it was emitted:
+        the marginal of ``predict_proba`` for a sequence that ends with the newest row. It is not
+        conditional on labels emitted before. It is as good as the probabilities of the tagger:
+        those of ``CRFTagger`` can be checked on data (see the manual), while scores of margin
+        models such as ``HMSVMTagger`` are not log-probabilities.
     latency : int
-        Items that had arrived after this one.
+        Number of items that had arrived after this item.
     """
 
     position: int
@@ -83,12 +83,12 @@ class StreamModel(NamedTuple):
     rule: OnlineRule
 
 
-# Transitions of the models that streams are on, by their contents: equal ones are kept once.
+# Transitions of the models of all streams by fingerprint, so that equal ones are stored once.
 _CHAINS: WeakValueDictionary = WeakValueDictionary()
 
 
 def shared_chain(empty: Potentials) -> tuple[bytes, Transitions]:
-    """(fingerprint, transitions), the same object for all models that have the same."""
+    """Return (fingerprint, transitions); models with equal transitions share one object."""
     new, dtype = chain_of(empty), empty.emission.dtype
     shared = empty.transition if new.rows is None else new.rows.shared
     scores = [np.ascontiguousarray(x) for x in (shared, empty.start, empty.end)]
@@ -107,10 +107,10 @@ def shared_chain(empty: Potentials) -> tuple[bytes, Transitions]:
 
 
 def alone(method: Method) -> Method:
-    """A method that raises RuntimeError while another one of the same object runs."""
+    """Decorate a method: raise RuntimeError while another call of the same object runs."""
 
-    # Another thread, or a measure or transformer that the stream calls, must not read or change the
-    # beam while it changes.
+    # Other threads, and user functions that the stream calls, must not use the beam while it
+    # changes.
     @wraps(method)
     def call(self, *args, **kwargs):
         if not self._lock.acquire(blocking=False):
@@ -140,19 +140,19 @@ def _check_clock(max_wait: Any, clock: Any) -> None:
 class OnlineStream:
     """One sequence that arrives item by item; :meth:`~sklseq.OnlineDecoder.stream` makes it.
 
-    Items are what the model's sequences consist of: tokens, tuples or dicts of tokens for a
+    Items are the elements of the model's sequences: tokens, tuples or dicts of tokens for a
     pipeline of extractors; feature dicts, collections of attributes, arrays or sparse rows for a
-    tagger alone. A stream holds the pending labels, and of the items only the tokens that features
-    of later ones may look back at. A failed call changes nothing. A call while another call of the
-    same stream runs, in another thread or in the ``uncertainty`` function, raises RuntimeError.
-    A pickled stream or a checkpoint has no clock: give ``max_wait`` to
-    :meth:`~sklseq.OnlineDecoder.stream` with the checkpoint, and the pending labels wait anew.
+    tagger alone. A stream stores the pending labels and only those items that features of later
+    items may look back at. A failed call changes nothing. A call during another call of the same
+    stream, in another thread or in the ``uncertainty`` function, raises RuntimeError. A pickled
+    stream or a checkpoint has no clock: give ``max_wait`` to :meth:`~sklseq.OnlineDecoder.stream`
+    with the checkpoint; the waiting time of pending labels then starts again.
 
     Parameters
     ----------
     model : StreamModel
     checkpoint : dict, optional
-        Of a stream that this one continues.
+        State of a stream, from which this stream continues.
     max_wait : float, optional
         Longest time that a label waits, in the units of ``clock``.
     clock : callable, default=time.monotonic
@@ -161,15 +161,15 @@ class OnlineStream:
     Attributes
     ----------
     n_seen : int
-        Items pushed.
+        Number of items pushed.
     n_emitted : int
-        Labels that are final.
+        Number of final labels.
     n_pending : int
-        Items without a label.
+        Number of items without a label.
     nbytes : int
         Memory of the pending labels, in bytes.
     deadline : float or None
-        The time by which the oldest pending label must leave, if there is ``max_wait``.
+        Time by which the oldest pending label must be emitted, if ``max_wait`` is given.
     """
 
     def __init__(
@@ -194,8 +194,8 @@ class OnlineStream:
             self._arrivals.extend([] if max_wait is None else [self._now()] * self.n_pending)
 
     def _begin(self) -> None:
-        self._arrivals: deque[float] = deque()  # of the pending items, if there is max_wait
-        self._items: list = []  # the last items: up to `before`, then those that wait for `after`
+        self._arrivals: deque[float] = deque()  # times of the pending items, if there is max_wait
+        self._items: list = []  # up to `before` items, then items whose rows depend on later items
         self._n_waiting = 0
         self._ended = False
 
@@ -240,16 +240,16 @@ class OnlineStream:
         items = read_items(items, self.n_seen, numbers, self._tagger)
         if not self._transformers:
             return self._push_features(self._scores(items, 0, n))
-        # Copies of what their owner may change later.
+        # Copy mutable items, which the caller may change later.
         kinds = (dict, list, np.ndarray)
         return self._push_tokens([x.copy() if isinstance(x, kinds) else x for x in items])
 
     def _push_tokens(self, items: list) -> list[Emission]:
-        # Rows whose later tokens are all known; the window holds the tokens that they depend on.
+        # Push rows whose later tokens are known, from a window of the tokens that they depend on.
         window = self._items + items
         waiting = self._n_waiting + len(items)
         ready, skip = max(0, waiting - self._model.after), len(window) - waiting
-        # Even if no row is ready: a token that features cannot read is refused now, not later.
+        # Computed also if no row is ready, so that an invalid token raises its error now.
         scores = self._scores(window, skip, skip + ready)
         emissions = self._push_features(scores) if ready else []
         self._n_waiting = waiting - ready
@@ -258,7 +258,7 @@ class OnlineStream:
 
     @alone
     def push_potentials(self, emission: ArrayLike) -> list[Emission]:
-        """Take the label scores of one row, or of several: for models of your own, and for speed.
+        """Take the label scores of one or several rows, computed by a model of your own.
 
         Parameters
         ----------
@@ -272,8 +272,8 @@ class OnlineStream:
         if self._ended or self._n_waiting:
             self._check_open()
             raise ValueError(
-                "push_potentials cannot follow items whose features are still waiting for later "
-                "ones; use it for a whole sequence, or not at all."
+                "push_potentials cannot follow items whose features depend on later "
+                "items; use it for a whole sequence, or not at all."
             )
         return self._in_time(self._push_rows, emission)
 
@@ -305,20 +305,19 @@ class OnlineStream:
 
     @alone
     def commit(self, n: int | None = None) -> list[Emission]:
-        """Make the oldest pending labels final now: the source has paused, or time is up.
+        """Make the oldest pending labels final now, for example because the source has paused.
 
-        The labels are those of the best path so far; the sequence goes on. With
-        ``restart="always"``, all later labels are decoded given the committed ones: of the paths
-        that have them, the best one. With ``restart="conflict"`` this happens only if a later
-        label could not follow them otherwise.
+        The labels are those of the best path so far; the sequence continues. With
+        ``restart="always"``, later labels are those of the best path with the committed labels.
+        With ``restart="conflict"`` this holds only if a later label could not follow them.
 
-        An item whose features wait for later items is labelled as if none came. Features of later
-        items are not affected.
+        An item whose features depend on later items is labelled as if the sequence ended. Features
+        of later items are not affected.
 
         Parameters
         ----------
         n : int, optional
-            How many labels, from 0 to ``n_pending``; default: all.
+            Number of labels, from 0 to ``n_pending``; default: all.
 
         Returns
         -------
@@ -327,7 +326,7 @@ class OnlineStream:
         Raises
         ------
         ValueError
-            If n is no such number, or no path is allowed after the labels that were emitted.
+            If n is no such number, or the emitted labels leave no allowed path.
         """
         self._check_open()
         most = self.n_pending
@@ -342,9 +341,9 @@ class OnlineStream:
 
     @alone
     def tick(self) -> list[Emission]:
-        """Commit the labels that have waited for ``max_wait``: to be called at ``deadline``.
+        """Commit the labels that have waited for ``max_wait``; call it at ``deadline``.
 
-        Pushes do so as well, for the items that came before. Without ``max_wait`` it does nothing.
+        Each push does this for earlier items, too. Without ``max_wait`` it does nothing.
 
         Returns
         -------
@@ -367,7 +366,7 @@ class OnlineStream:
 
     @alone
     def reset(self) -> None:
-        """Forget the sequence, pending items included: the next item is the first of another."""
+        """Forget the sequence and its pending items; the next item starts another sequence."""
         self._beam.reset()
         self._begin()
 
@@ -377,7 +376,7 @@ class OnlineStream:
                 "This stream was flushed: its sequence is over. Call reset() to start another."
             )
 
-    # ------------------------------------------------------------------ what is known
+    # ------------------------------------------------------------------ state
 
     @property
     def n_emitted(self) -> int:
@@ -409,8 +408,8 @@ class OnlineStream:
     def provisional_proba(self) -> np.ndarray:
         """Distributions of the labels of the pending items, if the input ended now.
 
-        It is what ``predict_proba`` of the model gives for all items so far. The entry of each
-        label of :attr:`provisional` is its confidence.
+        These equal ``predict_proba`` of the model for all items so far. The entry of each label of
+        :attr:`provisional` is its confidence.
 
         Returns
         -------
@@ -437,7 +436,7 @@ class OnlineStream:
         return float(now)
 
     def _in_time(self, push: Callable, *args: Any) -> list[Emission]:
-        # The labels that ``push`` lets leave, and all that have waited for max_wait by now.
+        # Labels emitted by ``push``, and all labels that have waited for max_wait by now.
         if self._max_wait is None:
             return push(*args)
         now, n_seen = self._now(), self.n_seen
@@ -465,8 +464,8 @@ class OnlineStream:
         return [e._replace(latency=n_seen - 1 - e.position) for e in emissions]
 
     def _push_waiting(self, n: int) -> None:
-        # Rows of the first n items that wait for later ones, as if none came. The labels of all of
-        # them are to leave now, and none leaves before the last row is known.
+        # Push rows of the first n items whose features depend on later items, as if the sequence
+        # ended. All their labels are emitted now, after the last of these rows is known.
         skip = len(self._items) - self._n_waiting
         scores = self._scores(self._items, skip, skip + n)
         self._push_features(scores, held=True)
@@ -476,7 +475,8 @@ class OnlineStream:
     # ------------------------------------------------------------------ inside
 
     def _scores(self, items: Any, first: int, last: int) -> Potentials:
-        # Scores of rows first to last - 1 of a window of the sequence, the next ones of the beam.
+        # Scores of rows first to last - 1 of a window of the sequence, which are the next of the
+        # beam.
         number = self.n_seen - len(self._items)
         with self._numbered_from(number):
             X = one_sequence(items)
@@ -494,7 +494,7 @@ class OnlineStream:
         L = len(self._classes)
         if emission.ndim != 2 or emission.shape[1] != L:
             raise ValueError(
-                f"emission must have {L} columns, one a label; got shape {emission.shape}."
+                f"emission must have {L} columns, one for each label; got shape {emission.shape}."
             )
         unfit = find_unfit(self._beam, emission)
         if unfit is not None and features:
@@ -518,8 +518,8 @@ class OnlineStream:
         held: bool = False,
         rows: tuple | None = None,
     ) -> list[Emission]:
-        # One row is taken or refused as a whole. An error can leave part of several rows, and a
-        # measure of the user can raise at any row.
+        # One row is taken completely or not at all. With several rows, or an uncertainty function
+        # of the user, an error can occur after some rows were taken.
         emission, beam = self._checked(emission, features), self._beam
         with self._restored_on_error(self._measured or len(emission) > 1):
             if _online.push_rows(beam, emission, held, rows) >= 0:
@@ -529,7 +529,7 @@ class OnlineStream:
 
     @contextmanager
     def _restored_on_error(self, needed: bool) -> Iterator[None]:
-        # Errors leave the stream as it was, if ``needed``: otherwise they do not change it.
+        # Restore the state after an error, if ``needed``; otherwise errors do not change the state.
         before = (self._state(), self._arrivals.copy()) if needed else None
         try:
             yield
@@ -553,10 +553,10 @@ class OnlineStream:
 
     @alone
     def checkpoint(self) -> dict:
-        """The state of this stream without the model: to be stored, and continued elsewhere.
+        """State of this stream without the model, to be stored and continued elsewhere.
 
-        It holds numbers, arrays and the items that features still look at: some hundred bytes
-        where a pickled stream holds the model. ``decoder.stream(checkpoint)`` goes on from it.
+        It holds numbers, arrays and the items that features still need: some hundred bytes, while a
+        pickled stream contains the model. ``decoder.stream(checkpoint)`` continues from it.
 
         Returns
         -------
@@ -584,7 +584,7 @@ class OnlineStream:
         self._set_state(checkpoint)
 
     def _identity(self) -> dict:
-        # Fields that must be equal where a checkpoint is continued.
+        # Fields that must be equal in the decoder that continues a checkpoint.
         rule = self._model.rule
         if self._measured:
             rule = rule._replace(uncertainty=name_of(rule.uncertainty))
@@ -620,7 +620,7 @@ class OnlineStream:
     @alone
     def __copy__(self) -> OnlineStream:
         twin = object.__new__(type(self))
-        vars(twin).update(vars(self))  # the model, which never changes, is shared
+        vars(twin).update(vars(self))  # the model is shared, as it never changes
         twin._lock = Lock()
         twin._arrivals = self._arrivals.copy()
         twin._beam = new_beam(self._chain, self._model.rule)

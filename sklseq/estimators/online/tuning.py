@@ -1,4 +1,4 @@
-"""Choice of ``latency_cost`` for a target: one training for each fold, then only decoding."""
+"""Search for the ``latency_cost`` that reaches a target; each fold is trained once."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from sklseq.objectives.scores.scored_rows import Potentials
 
 __all__ = ["HeldOut", "LatencyTuning", "tune_latency"]
 
-# Between 0 and the first one there is little to gain. Above the last one nearly nothing waits.
+# Costs between 0 and the first change little. Above the last, nearly all labels are immediate.
 COSTS = (0.0, *np.geomspace(1e-4, 10, 16).tolist())
 MOST_HALVINGS = 12
 CLOSE = 0.005  # relative distance to the target at which the search ends
 
 
 class LatencyTuning(NamedTuple):
-    """Answer of :func:`tune_latency`.
+    """Result of :func:`tune_latency`.
 
     Attributes
     ----------
     decoder : OnlineDecoder
-        The decoder with the cost that was found; trained if the one given was.
+        The decoder with the cost that was found; fitted if the given decoder was fitted.
     latency_cost : float
-        That cost.
+        The cost that was found.
     report : LatencyReport
         Latency and disagreement with it, on the sequences that the models had not seen.
     curve : dict of ndarray
@@ -77,7 +77,7 @@ class HeldOut:
         self.chain, self.best = chain_of(potentials), viterbi_of(potentials)
 
     def decode(self, rule: OnlineRule) -> tuple[np.ndarray, np.ndarray]:
-        """(latency in tokens, whether the label is not Viterbi's) of each row."""
+        """Return the latency of each row in tokens, and whether its label is not Viterbi's."""
         offsets = self.potentials.offsets
         paths = decode_block(
             self.potentials.emission, offsets, self.chain, rule, confidence=False, held=self.delay
@@ -115,8 +115,8 @@ def tune_latency(
     target_disagreement : float, optional
         Fraction of the labels that differ from those of Viterbi's algorithm.
     scorer : callable, optional
-        Called as ``scorer(decoder, X, y)`` for each fold; the cost of the largest mean is chosen,
-        of equal ones the largest cost. See :func:`make_latency_scorer`.
+        Called as ``scorer(decoder, X, y)`` for each fold; the cost with the largest mean is chosen,
+        and of several the largest cost. See :func:`make_latency_scorer`.
     cv : int, splitter or iterable, default=None
         As in ``GridSearchCV``; None is ``KFold(5)``.
 
@@ -139,9 +139,9 @@ def tune_latency(
     Notes
     -----
     Cost: one training for each fold, and about 20 decodings of X. A disagreement d of n labels is
-    known with a relative error of about 1/√(d·n): a small target needs much data. A model that is
-    then trained on all sequences has seen more than those of the folds and is more certain, so its
-    labels wait a little less; with few sequences, use many folds.
+    known with a relative error of about 1/√(d·n): a small target needs much data. A model
+    trained on all sequences has more data than the models of the folds and is more certain, so its
+    latency is slightly lower; with few sequences, use many folds.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def tune_latency(
     return LatencyTuning(tuned, best, reports[best], curve, [reports[cost] for cost in costs])
 
 
-# ---------------------------------------------------------------------- what is asked for
+# ---------------------------------------------------------------------- targets
 
 
 def _check_rule(decoder: Any) -> None:
@@ -224,8 +224,8 @@ def _read_target(given: dict[str, Any]) -> tuple[str, Any]:
 def _search(
     name: str, target: float, values: list[float], measure: Callable[[float], float]
 ) -> float:
-    # The cost whose value is closest to the target. Latency falls along the costs and disagreement
-    # rises, but for single sequences: so values around the target stand side by side.
+    # The cost whose value is closest to the target. With the cost, latency falls and disagreement
+    # rises, except for single sequences, so the target lies between two neighbouring values.
     found = dict(zip(COSTS, values))
     above = np.array(values) >= target
     crossings = np.flatnonzero(above[1:] != above[:-1])
@@ -251,7 +251,7 @@ def _search(
 
 
 def _held_out(decoder: OnlineDecoder, X: Any, y: Any, cv: Any) -> list[tuple[HeldOut, tuple]]:
-    # Of each fold: the potentials of its test sequences, and (X, y, labels) for a scorer.
+    # For each fold the potentials of its test sequences, and (X, y, labels) for a scorer.
     X, y = as_list(X), y if y is None else list(y)
     if isinstance(decoder.estimator, FrozenEstimator):
         return [_scored(copy(decoder), X, y)]
@@ -284,8 +284,8 @@ def _report(parts: list[HeldOut], rule: OnlineRule, n_jobs: int | None) -> Laten
 
 
 class _Known(TransformerMixin, BaseEstimator):
-    # In a pipeline, first the transformer that says how far features look, then the tagger whose
-    # potentials of one X are known: scorers decode as with the model.
+    # Replaces both steps of a pipeline for scorers: the transformer, which has the receptive field,
+    # and the tagger, which returns the known potentials of one X.
     def __init__(self, part: HeldOut, classes: np.ndarray):
         self.part, self.classes_ = part, classes
         self.receptive_field = (0, part.delay)

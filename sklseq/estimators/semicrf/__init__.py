@@ -1,6 +1,6 @@
 """``SemiCRFSegmenter``, ``SegmentReranker`` and their private helpers."""
 
-# Models stored before 0.1 look for the class here.
+# Models pickled before 0.1 import the class from here.
 from sklseq.estimators.semicrf.semicrf_segmenter import SemiCRFSegmenter
 
 __all__ = ["SemiCRFSegmenter"]

@@ -13,14 +13,14 @@ __all__ = ["SegmentExplanation", "segment_terms"]
 
 
 class SegmentExplanation(NamedTuple):
-    """Why there is a segment; see :meth:`SemiCRFSegmenter.explain`.
+    """Score terms of one predicted segment; see :meth:`SemiCRFSegmenter.explain`.
 
     Attributes
     ----------
     start, stop : int
     label : label
     probability : float or None
-        That it is a segment, with this label and both its ends; None for the hinge loss.
+        Probability of a segment with this label and these ends; None for the hinge loss.
     contributions : list of (name, score)
         Terms of the segmentation's score that belong to the segment, largest magnitude first. They
         add up, over all segments, to that score.
@@ -36,7 +36,7 @@ class SegmentExplanation(NamedTuple):
 def segment_terms(
     segmenter: Any, X: SegmentPotentials, segments: np.ndarray, names: np.ndarray
 ) -> list[list[tuple[str, float]]]:
-    """(name, score) of each term that is not 0, for each segment (start, stop, code) of X[0]."""
+    """Return (name, score) of the nonzero terms of each segment (start, stop, code) of X[0]."""
     L, labels, starts = len(segmenter.classes_), segmenter.classes_.tolist(), None
     if (coef := segmenter.transition_coef_) is not None:
         starts = rows_of_starts(X, np.flatnonzero(np.diff(coef.indptr))).rows

@@ -1,4 +1,4 @@
-"""Training of a semi-Markov CRF: its problem, solvers, and the fitted attributes."""
+"""Training of a semi-Markov CRF: problem, solvers and fitted attributes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["SegmentProblem"]
 
 
 class SegmentProblem:
-    """The loss of one training set, and how it is minimised.
+    """The loss of one training set, and its minimisation.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class SegmentProblem:
     ----------
     scores : SegmentScores
     start : ndarray
-        Where the solver starts; overwritten by it.
+        Initial weights of the solver, which overwrites them.
     """
 
     def __init__(self, segmenter: Any, source: SegmentSource):
@@ -92,7 +92,7 @@ class SegmentProblem:
         return support if self.columns is None else support._replace(triples=self._triples())
 
     def _triples(self) -> np.ndarray:
-        # Those seen in training, whatever all_possible_transitions: all would be thousands a step.
+        # Only triples seen in training, also with all_possible_transitions: all would be too many.
         starts, n_labels = self.data.starts, len(self.classes)
         columns = np.unique(starts.rows.indices)
         if len(columns) == 0 and self._is_filled():
@@ -105,8 +105,8 @@ class SegmentProblem:
         return triples_of_pairs(starts, columns, self.data.pairs, n_labels)
 
     def _is_filled(self) -> bool:
-        # Whether columns of transition features hold anything: those that are 0 in these data only
-        # have no weights.
+        # Whether columns of transition features have nonzero values; columns that are 0 in the
+        # training data are no error and get no weights.
         return sparse.csr_matrix(self.potentials.rows)[:, self.columns].count_nonzero() > 0
 
     def solve(self) -> SolverResult:
@@ -114,13 +114,13 @@ class SegmentProblem:
         return SOLVERS[self.segmenter.loss](self)
 
     def report(self, k: int, value: float, w: np.ndarray | SegmentHinge) -> bool:
-        """Print and run callbacks after iteration k; whether to stop."""
+        """Print and run callbacks after iteration k; return whether to stop."""
         if self.segmenter.verbose and not np.isnan(value):
             print(f"[SemiCRFSegmenter] iteration {k}: objective {value:.6f}")
         return self.after_iteration(k, value, w)
 
     def attributes(self, w: np.ndarray | SegmentHinge) -> dict:
-        """The attributes of a fitted segmenter with weights w, or those of the hinge loss."""
+        """The attributes of a fitted segmenter with weights w (an object for the hinge loss)."""
         w = w.vector() if isinstance(w, SegmentHinge) else w
         segmenter, potentials = self.segmenter, self.potentials
         names = potentials.feature_names
@@ -136,7 +136,7 @@ class SegmentProblem:
 
 
 def check_partial(segmenter: Any) -> None:
-    """Raise where parameters ask for something that needs all segments."""
+    """Raise if a parameter needs all segments to be known."""
     if segmenter.loss != "log" or segmenter.calibrate is not None:
         wrong = f"loss={segmenter.loss!r}"
         if segmenter.loss == "log":
@@ -148,19 +148,20 @@ def check_partial(segmenter: Any) -> None:
 
 
 def check_constraints(has_unknown: bool) -> None:
-    """Raise where labels ask for what constraints in training do not have."""
+    """Raise if y has unknown segments, which constraints in training do not support."""
     if has_unknown:
         raise ValueError(
-            "constraints are not for unknown segments in y (label None); use constraints=None, and "
-            "valid= of predict in their place."
+            "constraints do not support unknown segments in y (label None); use constraints=None, "
+            "and valid= of predict instead."
         )
 
 
 # ------------------------------------------------------------------------------------- solvers
 
 
-# Estimated distance from the minimum at which the softmax-margin stops, in units of tol = 1e-3. The
-# true one is then 0.1 to 1.5 (six corpora), and F1 that of the minimum to 0.15 points.
+# Estimated distance from the minimum at which training with softmax-margin stops, in units of
+# tol = 1e-3. The true distance is then 0.1 to 1.5, and F1 is within 0.15 points of that of the
+# minimum (six corpora).
 SLACK = 10
 
 
@@ -185,8 +186,8 @@ def descend(problem: SegmentProblem) -> SolverResult:
         )  # fmt: skip
 
 
-# Duality gap at which the hinge loss stops, in units of tol: below, F1 changes by less than 0.1
-# points (five corpora), and the time by half as much again.
+# Duality gap at which training with the hinge loss stops, in units of tol. Smaller gaps change F1
+# by less than 0.1 points and take half as long again (five corpora).
 GAP = 50
 
 

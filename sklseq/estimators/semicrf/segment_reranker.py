@@ -1,4 +1,4 @@
-"""Reranking of the best segmentations by features of whole segmentations."""
+"""Reranker of the best segmentations by features of whole segmentations."""
 
 from __future__ import annotations
 
@@ -41,11 +41,10 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
 
         log p(c) + w · φ(c),
 
-    φ: which labels follow each other, how often each occurs, which come before which, the lengths
-    of fields, their punctuation, and log p(label | letters of the field). w minimises the
-    softmax-margin over the candidates, whose cost is the number of segments that are missing or
-    wrong. The candidates of training sequences are those of models that were not trained on them:
-    one for each fold (Collins and Koo 2005).
+    where φ has pairs of successive labels, counts and order of labels, lengths and punctuation of
+    segments, and log p(label | letters of the segment). w minimises the softmax-margin over the
+    candidates, whose cost is the number of missing or wrong segments. The candidates of a training
+    sequence come from a model of another fold, which was not trained on it (Collins and Koo 2005).
 
     Parameters
     ----------
@@ -71,16 +70,16 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
     Attributes
     ----------
     estimator_ : estimator
-        Fitted on all sequences; of a search, the best one.
+        Fitted on all sequences; for a search, its best estimator.
     vectorizer_ : DictVectorizer
         Names of the features.
     coef_ : ndarray of shape (n_features,)
     text_model_ : Pipeline or None
-        Of the letters of fields.
+        Model of p(label | letters of a segment).
     n_iter_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray of str
-        As those of ``estimator_``, where it has them.
+        As in ``estimator_``, if it has them.
 
     References
     ----------
@@ -123,16 +122,16 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
     def fit(
         self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
     ) -> SegmentReranker:
-        """Train the segmenter of each fold, that of all sequences, and the weights w.
+        """Train a segmenter for each fold, one on all sequences, and the weights w.
 
         Parameters
         ----------
         X : list of sequences
             As the segmenter takes it; tokens, unless ``text=False``.
         y : list of lists of (start, stop, label), or of IOB2 label sequences
-            Of all steps: stretches of unknown segments (label None) are refused.
+            Segments of all steps; unknown segments (label None) are not allowed.
         sample_weight : array-like of shape (n_sequences,), optional
-            Weights of sequences for the segmenters, the letters of fields and w; a sequence of
+            Weights of sequences for the segmenters, the model of letters and w; a sequence of
             weight 0 is left out. With metadata routing, call ``set_fit_request``.
 
         Returns
@@ -277,19 +276,19 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
             Which segmentations are valid, as in :meth:`SemiCRFSegmenter.predict`: the best valid
             one of the candidates is chosen.
         handle_invalid : {"error", "best"}, default="error"
-            What a sequence without a valid candidate leads to: an error for all of X, or its best
+            Result for a sequence without a valid candidate: an error for all of X, or its best
             candidate, which is not valid.
 
         Returns
         -------
         list of list of (start, stop, label)
-            After ``set_output(predict="array")`` of this object, whatever the estimator's form is,
-            an object array of these lists.
+            After ``set_output(predict="array")`` of this object an object array of these lists; the
+            output form of the inner estimator does not matter.
 
         Raises
         ------
         ValueError
-            If ``valid`` is none of these, or no candidate of a sequence is valid and
+            If ``valid`` has another form, or no candidate of a sequence is valid and
             ``handle_invalid`` is "error".
         """
         check_handle_invalid(handle_invalid)
@@ -353,8 +352,8 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         Returns
         -------
         list of list of Span
-            (start, stop, label, probability), the probability being that of the candidates that
-            have the segment.
+            (start, stop, label, probability), where the probability is the sum over the candidates
+            that contain the segment.
         """
         answers = []
         for found, log_proba in self._ranked(X):
@@ -387,7 +386,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
 
 
 def _last(model: Any, X: Any = None) -> tuple[Any, Any]:
-    """The segmenter of a model, and X as it reads it."""
+    """Return the segmenter at the end of a model, and X transformed by the steps before it."""
     if not isinstance(model, Pipeline):
         return model, X
     if X is not None and len(model.steps) > 1:
@@ -396,7 +395,7 @@ def _last(model: Any, X: Any = None) -> tuple[Any, Any]:
 
 
 def _inner(base: Any) -> Any:
-    """The estimator that a search searches for; any other is itself."""
+    """Return the estimator inside a search; any other estimator itself."""
     return _inner(base.estimator) if hasattr(base, "estimator") else base
 
 
@@ -414,7 +413,7 @@ def _of_positive_weight(
 
 
 def _fit(base: Any, X: Any, y: list, weights: np.ndarray | None) -> Any:
-    # A fitted clone; of a search, its best model.
+    # A fitted clone; for a search, its best estimator.
     inner, given = _inner(base), {}
     if weights is not None:
         prefix = f"{inner.steps[-1][0]}__" if isinstance(inner, Pipeline) else ""
@@ -437,7 +436,7 @@ def _segments_of(y: Any, outside: str | None) -> list[list[tuple[int, int, str]]
 
 
 def _checked(features: Any, function: Callable) -> Mapping[str, float]:
-    # What a user's function returned.
+    # Check the features that a user's function returned.
     name = getattr(function, "__name__", repr(function))
     if not isinstance(features, Mapping):
         raise ValueError(
@@ -454,7 +453,7 @@ def _checked(features: Any, function: Callable) -> Mapping[str, float]:
 
 
 def _cost(segments: list, true: list) -> int:
-    # Segments that are missing or wrong.
+    # Number of missing and wrong segments.
     return len(set(segments) ^ set(true))
 
 

@@ -1,4 +1,4 @@
-"""Segmented sequences, as a semi-Markov CRF reads them."""
+"""Training data of a semi-Markov CRF, and checks of its constraints and lengths."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from sklseq.inference.segment.segmentations import as_spans
 
 __all__ = ["SegmentSource", "divide_weights", "label_limits", "read_potentials"]
 
-# Fitted attributes that scores are linear in.
+# Fitted attributes whose entries are weights: scores are linear in them.
 WEIGHTS = "coef_", "transition_", "start_", "end_", "transition_coef_"
 
 
 class SegmentSource:
-    """Segmented sequences to train on, without those of weight 0.
+    """Segmented training sequences, without sequences of weight 0.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class SegmentSource:
         Label of each segment; -1: the segments of these steps are unknown.
     vectorizer : DictFeatures or None
     has_unknown : bool
-        Whether ``y`` has unknown segments, also in sequences that are left out as they say nothing.
+        Whether ``y`` has unknown segments, also in sequences left out because all is unknown.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class SegmentSource:
         sample_weight: ArrayLike | None,
         outside: str | None,
     ) -> SegmentSource:
-        """Check all that ``fit`` takes, and read it."""
+        """Read and check the arguments of ``fit``."""
         potentials, vectorizer = read_potentials(X, fit=True)
         check_not_empty(potentials, "step")
         segments = read_segments(y, potentials.lengths, outside, unknown=True)
@@ -78,7 +78,7 @@ class SegmentSource:
                 "(None)."
             )
         has_unknown = bool(weights[segments.sequence[segments.label == UNKNOWN]].any())
-        # One stretch alone allows every segmentation; borders between two forbid some.
+        # One unknown stretch allows every segmentation; a border between two forbids some.
         silent = (known == 0) & (np.bincount(segments.sequence, minlength=len(potentials)) == 1)
         return cls(potentials, segments, np.where(silent, 0, weights), vectorizer, has_unknown)
 
@@ -92,13 +92,13 @@ class SegmentSource:
         roles = with_transition_features(chosen, potentials.shape[1], potentials.roles, names)
         if roles is not None and not (roles & STATE).all():
             raise ValueError(
-                "X has columns with weights for pairs of labels only, as of B lines of a template, "
-                "which SemiCRFSegmenter does not train; make them '*' lines."
+                "X has columns with weights for pairs of labels only, such as B lines of a "
+                "template, which SemiCRFSegmenter does not train; use '*' lines instead."
             )
         return None if roles is None else np.flatnonzero(roles & TRANSITION)
 
     def allowed(self, forbidden: Any) -> Constraints:
-        """Masks of the parameter ``constraints``, which training segments must not break."""
+        """Return masks of the parameter ``constraints``; raise if y violates them."""
         allowed = allowed_pairs(forbidden, self.classes)
         segments, codes = self.segments, self.codes
         first = np.append(True, segments.sequence[1:] != segments.sequence[:-1])
@@ -116,7 +116,7 @@ class SegmentSource:
         return allowed
 
     def _forbidden_pair(self, k: int, allowed: Constraints, first: np.ndarray) -> tuple:
-        # As in the parameter: with the segment before k, or the end.
+        # The pair in the form of the parameter: (label before k, label k), or (label k, None).
         labels, code, before = self.classes.tolist(), self.codes[k], None
         if first[k]:
             forbidden = not allowed.start[code]
@@ -131,7 +131,7 @@ class SegmentSource:
         return bool((self.codes < 0).any())
 
     def longest(self, limit: int | None) -> int:
-        """The most steps of a segment, 0 for any number; training segments must fit."""
+        """Largest number of steps of a segment, 0: any; raise if training segments are longer."""
         if limit is None:
             return 0
         segments = self.segments
@@ -149,7 +149,7 @@ class SegmentSource:
 
 
 def read_potentials(X: SequencesLike, vectorizer=None, *, fit: bool = False):
-    """Any input as ``(SegmentPotentials, vectorizer)``: rows of tokens are potentials of kind 3."""
+    """Return X as ``(SegmentPotentials, vectorizer)``; rows of tokens are potentials of kind 3."""
     if isinstance(X, SegmentPotentials):
         as_spans(X)
         return X, None
@@ -165,15 +165,15 @@ def divide_weights(segmenter: Any, divisor: float) -> None:
 
 
 def label_limits(classes: np.ndarray, longest: int, outside: str | None) -> np.ndarray:
-    """The most steps of a segment of each label, 0 for any number."""
+    """Return the largest number of steps of a segment of each label, 0 for any."""
     return np.where(classes == outside, 1, longest).astype(np.int64)
 
 
 def allowed_pairs(forbidden: Any, classes: np.ndarray) -> Constraints:
-    """Which labels may follow each other, begin and end, given pairs that may not."""
+    """Return masks of allowed transitions, starts and ends, given the forbidden pairs."""
     labels = classes.tolist()
     L, known = len(labels), {label: k for k, label in enumerate(labels)}
-    allowed = np.ones((L + 1, L + 1), dtype=bool)  # the last row is of starts, the last column ends
+    allowed = np.ones((L + 1, L + 1), dtype=bool)  # last row: starts, last column: ends
     for pair in forbidden:
         if not isinstance(pair, tuple) or len(pair) != 2 or set(pair) == {None}:
             raise ValueError(
@@ -192,7 +192,7 @@ def allowed_pairs(forbidden: Any, classes: np.ndarray) -> Constraints:
 
 
 def _segments_of(segments: Segments, kept: np.ndarray) -> Segments:
-    # Those of some sequences, which are numbered anew.
+    # Segments of the sequences ``kept``, which are renumbered.
     chosen = np.isin(segments.sequence, kept)
     columns = [column[chosen] for column in segments[1:]]
     return Segments(np.searchsorted(kept, segments.sequence[chosen]), *columns)

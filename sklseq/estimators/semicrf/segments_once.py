@@ -1,4 +1,7 @@
-"""Best segmentations in which segments of some labels occur at most once."""
+"""Search for the best segmentation in which some labels occur at most once.
+
+``SemiCRFSegmenter.predict`` uses it for ``valid="once"`` and lists of labels.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ from sklseq.objectives.segment.segment_starts import transitions_of_starts
 
 __all__ = ["OnceSearch"]
 
-# States of a search (set of repeated labels, label): its cost grows with their square.
+# Largest number of states (set of labels that have occurred, label) of a search, whose cost grows
+# with their square.
 MOST_STATES = 1024
 
 
@@ -33,9 +37,9 @@ class OnceSearch(NamedTuple):
     ----------
     once : list
     classes, coef, transition, start, end, transition_coef
-        As the fitted attributes of the segmenter.
+        Fitted attributes of the segmenter.
     limits : ndarray of shape (n_labels,)
-        The most steps of a segment of each label; 0: any.
+        Largest number of steps of a segment of each label; 0: any.
     outside : str or None
     """
 
@@ -50,10 +54,10 @@ class OnceSearch(NamedTuple):
     outside: str | None
 
     def best(self, X: SegmentPotentials, s: int, segments: list) -> list:
-        """The best segmentation of sequence s that repeats none of the labels ``once``.
+        """Return the best segmentation of sequence s that repeats no label of ``once``.
 
-        ``segments``: the best of all. As in ``best_paths_once``, each search leaves out a part of
-        the rule only.
+        ``segments``: the best segmentation without the rule. As in ``best_paths_once``, a search
+        only enforces the rule for labels that were repeated in earlier results.
         """
         repeated: list = []
         while more := repeated_labels(segments, self.once):
@@ -74,7 +78,8 @@ class OnceSearch(NamedTuple):
         return segments
 
     def _search(self, x: SegmentPotentials, codes: np.ndarray) -> np.ndarray | None:
-        # The labels of the search are (set of those of ``codes`` that have begun, label).
+        # States are (set of the labels in ``codes`` that have occurred, label). Returns None if
+        # there is no segmentation.
         L, n = len(self.classes), 1 << len(codes)
         bit = np.zeros(L, dtype=np.int64)
         bit[codes] = 1 << np.arange(len(codes))
@@ -99,7 +104,7 @@ class OnceSearch(NamedTuple):
 
 
 def _entries(rows: RowTransitions, transition: np.ndarray, bit: np.ndarray) -> RowTransitions:
-    # Entries of rows for labels (set of labels that have begun, label).
+    # Transition scores of rows for the states (set of labels that have occurred, label).
     n, L = transition.shape[:2]
     row = np.repeat(np.arange(len(rows)), np.diff(rows.indptr))
     begun = np.repeat(np.arange(n), len(row))

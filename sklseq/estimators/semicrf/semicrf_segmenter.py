@@ -1,4 +1,4 @@
-"""Semi-Markov conditional random fields."""
+"""Semi-Markov conditional random field, an estimator that labels segments."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ R = TypeVar("R")
 
 
 class _of_likelihood(Generic[R]):
-    """A method that does not exist for the hinge loss, and says why.
+    """Decorator of methods that do not exist for the hinge loss; the error gives the reason.
 
     scikit-learn's ``available_if`` gives the reason as the cause of the error only.
     """
@@ -119,8 +119,8 @@ class SemiCRFSegmenter(
         p(segments | x) = exp(s(segments)) / Z,   s = start(y_1) + Σ_k transition(y_{k-1}, y_k)
                               + Σ_k Σ_p rows[p] · coef(:, y_k) + end(y_last),
 
-    k over the segments, p over the potentials that are active for segment k, and Z over all
-    segmentations: of any length, at the price of a linear chain (Sarawagi 2006).
+    where k runs over the segments, p over the potentials that are active for segment k, and Z over
+    all segmentations. Segments may have any length, at the cost of a linear chain (Sarawagi 2006).
 
     Parameters
     ----------
@@ -130,12 +130,12 @@ class SemiCRFSegmenter(
         Weight of the squared L2 penalty.
     loss : {"log", "softmax-margin", "hinge"}, default="log"
         "log" is the objective above. The others count errors(y), the number of steps whose IOB2
-        label is wrong. "softmax-margin" has in place of -log p
+        label is wrong. "softmax-margin" replaces -log p by
 
             log Σ_y exp(errors(y) + s(y)) - s(segments_s)
 
-        (Gimpel and Smith 2010): probabilities are still p above, but were not fitted as such.
-        "hinge" has
+        (Gimpel and Smith 2010): probabilities are still p above, but their likelihood is not
+        maximised. "hinge" replaces it by
 
             max_y (errors(y) + s(y)) - s(segments_s),
 
@@ -144,11 +144,11 @@ class SemiCRFSegmenter(
     max_segment_length : int or None, default=None
         Longest segment. None: any length.
     outside : str or None, default="O"
-        Label of steps that are in no segment: segments of length one, which may be left out of
-        ``y`` and which ``predict`` leaves out. None: every step is in a segment.
+        Label of steps outside of segments. They are segments of length one that may be omitted in
+        ``y`` and that ``predict`` omits. None: every step is in a segment.
     all_possible_states : bool, default=True
-        Whether every (feature, label) pair has a weight, or only those seen in training. False is
-        for features of tokens, of which each is seen with its label. Most features of whole
+        Whether every (feature, label) pair has a weight, or only pairs seen in training. False is
+        suitable for features of tokens, since each token has a label. Most features of whole
         segments occur on wrong segments only: without a weight, a model cannot learn that they are
         evidence against a segment.
     all_possible_transitions : bool, default=True
@@ -156,29 +156,28 @@ class SemiCRFSegmenter(
         segment in two of the same label would often cost nothing.
     transition_features : None, list, array, str, re.Pattern or callable, default=None
         Columns that also have weights for pairs of labels: if a segment of label j starts at step
-        t, after one of i, they add x_t · transition_coef(:, i, j) to s, x_t being the sum of the
-        potentials of step t alone that are active for all segments which start there. By number,
-        mask, or, where X has names, by names, by a regular expression that is searched for in names
-        or by a function of a name; beside those that ``X.roles`` says, as
-        ``SegmentFeatures(transition_features=)`` sets it. Pairs that training does not have with
-        the column have no weight.
+        t, after a segment of label i, they add x_t · transition_coef(:, i, j) to s, where x_t is
+        the sum of the potentials of step t alone that are active for all segments starting there.
+        Columns are given by number or mask or, if X has names, by name, by a regular expression
+        searched for in names, or by a function of a name; columns in ``X.roles``, as set by
+        ``SegmentFeatures(transition_features=)``, are added. Pairs that do not occur with the
+        column in training have no weight.
     constraints : list of tuple or None, default=None
         Pairs (label, next label) of neighbouring segments that cannot occur, in training and
-        prediction; (None, label) forbids to begin with a label, (label, None) to end with it. Rules
-        on segments that are not neighbours are for ``predict(valid=)``. Not for unknown segments.
+        prediction; (None, label) forbids a label at the start, (label, None) at the end. For rules
+        on segments that are not neighbours use ``predict(valid=)``. Not with unknown segments.
     max_iter : int, default=500
-        Iterations of L-BFGS; for the hinge loss, passes of
-        block-coordinate Frank-Wolfe.
+        Iterations of L-BFGS; for the hinge loss, passes of block-coordinate Frank-Wolfe.
     tol : float, default=1e-3
-        Fraction of the objective by which it may exceed its minimum, proved or estimated as by
-        "lbfgs" of :class:`CRFTagger`. For the hinge loss it is ``50 · tol``, and proved. For the
-        softmax-margin an estimate, which is several times too high, may be ``10 · tol``. Smaller
-        values take longer and change F1 by less than 0.2 points (references and addresses).
+        Largest relative excess of the objective over its minimum, proved or estimated as by "lbfgs"
+        of :class:`CRFTagger`. For the hinge loss the bound is ``50 · tol`` and proved. For the
+        softmax-margin the bound is ``10 · tol`` on an estimate that is several times too high.
+        Smaller values take longer and change F1 by less than 0.2 points (references, addresses).
     calibrate : int or None, default=None
-        Folds by which probabilities are calibrated: weights are divided by the temperature that
-        minimises the log loss of the segments predicted for left-out folds (Guo et al. 2017). This
-        changes no prediction. It takes as many more fits; not for the hinge loss. Sequences are
-        shuffled into folds, always in the same order, whatever ``random_state`` is.
+        Number of folds for the calibration of probabilities: weights are divided by the temperature
+        that minimises the log loss of the segments predicted for left-out folds (Guo et al. 2017).
+        This changes no prediction and needs one more fit for each fold. Not for the hinge loss.
+        Sequences are shuffled into folds in an order that does not depend on ``random_state``.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one. Not for the hinge loss.
     n_jobs : int or None, default=None
@@ -200,21 +199,21 @@ class SemiCRFSegmenter(
     transition_coef_ : CSR matrix of shape (n_features, n_labels²), or None
         Weights of transition features, in column ``i * n_labels + j``; None without such.
     max_span_ : int
-        The most steps that a potential of the training data spans.
+        Largest number of steps that a potential of the training data spans.
     max_segment_length_ : int
         The longest segment that is predicted; 0: any.
     temperature_ : float
-        By which the minimising weights were divided; 1 without ``calibrate``.
+        Divisor of the trained weights; 1 without ``calibrate``.
     n_potentials_ : int
         Potentials of the training data: H of Sarawagi (2006, §3.3).
     n_iter_ : int
     objective_ : float
         Objective of the fitted weights.
     loss_curve_ : list of float
-        Objective at the start and after each iteration; for the hinge loss, where it was evaluated.
+        Objective at the start and after each iteration; for the hinge loss, at each evaluation.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
-        Where they are known.
+        Names of the columns, if X has names.
     vectorizer_ : DictFeatures or None
 
     Raises
@@ -224,8 +223,8 @@ class SemiCRFSegmenter(
 
     Notes
     -----
-    An iteration costs O(nnz · L + V · L + n_steps · L²), nnz feature values, V at most n_steps · m,
-    m the longest span of a potential. Weights are float64.
+    An iteration costs O(nnz · L + V · L + n_steps · L²) for nnz feature values and L labels, where
+    V ≤ n_steps · m and m is the longest span of a potential. Weights are float64.
 
     References
     ----------
@@ -254,7 +253,7 @@ class SemiCRFSegmenter(
 
     # No ClassifierMixin: with it, GridSearchCV stratifies ragged labels and fails.
 
-    transition_coef_: Any = None  # of models without transition features
+    transition_coef_: Any = None  # None without transition features
 
     def __init__(
         self,
@@ -308,10 +307,10 @@ class SemiCRFSegmenter(
             contains the token; for features of first and last tokens and of whole segments, make
             SegmentPotentials.
         y : list of lists of (start, stop, label), or of IOB2 label sequences
-            Half-open segments in order. Steps that they leave out are ``outside``. With the label
-            None, steps whose segments are unknown, first and last one included:
-            -log p(segments_s | x_s) is then -log of the probability of all segmentations that have
-            the known segments; with ``loss="log"`` only, and the minimum is a local one.
+            Half-open segments in order. Steps without a segment are ``outside``. The label None
+            marks a range of steps whose segments are unknown: -log p(segments_s | x_s) is then -log
+            of the probability of all segmentations with the known segments. This needs
+            ``loss="log"``, and the minimum is a local one.
         sample_weight : array-like of shape (n_sequences,), optional
 
         Returns
@@ -320,7 +319,7 @@ class SemiCRFSegmenter(
             The estimator itself.
         """
         self._check_parameters()
-        # A model that only predicts loads neither objectives nor solvers.
+        # Imported here, as a model that only predicts needs neither objectives nor solvers.
         from sklseq.estimators.semicrf.segment_problem import SegmentProblem
 
         source = SegmentSource.read(X, y, sample_weight, self.outside)
@@ -335,7 +334,7 @@ class SemiCRFSegmenter(
 
     def _set(self, problem, result, temperature: float) -> SemiCRFSegmenter:
         self._warn(result, problem.classes)
-        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        self.__dict__.pop("feature_names_in_", None)  # left from an earlier fit
         vars(self).update(problem.attributes(result.w))
         self.n_iter_, self.objective_ = result.n_iter, result.value
         self.loss_curve_ = result.history
@@ -430,14 +429,14 @@ class SemiCRFSegmenter(
         return potentials
 
     def _program(self, X: SegmentPotentials, spans: Any = None, apart: int | None = 0):
-        """(plan, padded scores of its cells, transitions) of sequences."""
+        """Return (plan, padded scores of its cells, transitions) of sequences."""
         L, row = len(self.classes_), None
         scores = np.zeros((0, L))
         if X.n_potentials:
             scores, row = X.rows @ self.coef_, X.row
         if spans is None:
             spans = X
-        else:  # more potentials, which score 0
+        else:  # the spans asked for are added as potentials of score 0
             scores, spans = _with_queries(X, scores if row is None else scores[row], spans)
             row = None
         plan = SegmentPlan(spans, L, self._limits(), apart)
@@ -482,12 +481,12 @@ class SemiCRFSegmenter(
         X : SegmentPotentials, or list of sequences
         valid : "once", collection of labels, callable or None, default=None
             Which segmentations are valid; the best valid one of each sequence is found exactly.
-            "once": each label but that outside occurs at most once. A collection: each of these
-            labels does; others are free. A function: called with the segments (start, stop, label)
-            of one sequence as a list, the best first, until it returns True.
+            "once": each label except ``outside`` occurs at most once. A collection: each of these
+            labels occurs at most once. A function: called with the segments (start, stop, label)
+            of one sequence as a list, the best segmentation first, until it returns True.
         handle_invalid : {"error", "best"}, default="error"
-            What a sequence without a valid segmentation leads to: an error for all of X, or the
-            best segmentation of all for this sequence, which is not valid.
+            Result for a sequence without a valid segmentation: an error for all of X, or its best
+            segmentation, which is not valid.
 
         Returns
         -------
@@ -498,9 +497,8 @@ class SemiCRFSegmenter(
         Raises
         ------
         ValueError
-            If ``valid`` is none of these, or a sequence has no valid segmentation (with a function:
-            none among its 4,096 best; without: or too many labels repeat) and ``handle_invalid`` is
-            "error".
+            If ``valid`` has another form. If ``handle_invalid`` is "error", and a sequence has no
+            valid segmentation (a function: none among its 4,096 best) or too many labels repeat.
         """
         check_handle_invalid(handle_invalid)
         X = self._read(X)
@@ -512,7 +510,7 @@ class SemiCRFSegmenter(
     def _make_valid(
         self, X: SegmentPotentials, found: list[list], valid: ValidLike, handle_invalid: str
     ) -> None:
-        # Replaces the best segmentations ``found`` by the best valid ones.
+        # Replace the best segmentations ``found`` by the best valid ones.
         from sklseq.estimators.semicrf.segments_once import OnceSearch  # not for a deployed model
         from sklseq.estimators.valid_paths import (
             check_valid,
@@ -565,7 +563,7 @@ class SemiCRFSegmenter(
         return as_chosen(self, (segments_to_labels(x, n, outside=outside) for x, n in written))
 
     def _sums(self, plan: SegmentPlan, psi: np.ndarray, chain: SegmentTransitions) -> tuple:
-        """(plan, log Z, marginals of cells, marginals of steps) of what :meth:`_program` makes."""
+        """Return (plan, log Z, marginals of cells, of steps) of the results of :meth:`_program`."""
         L, log_z = plan.n_labels, np.zeros(plan.n_sequences)
         marginals, tokens = np.empty((plan.n_cells, L)), np.empty((plan.steps[-1], L))
 
@@ -602,8 +600,8 @@ class SemiCRFSegmenter(
         ----------
         X : SegmentPotentials, or list of sequences
         segments : list of lists of (start, stop, label), optional
-            They may overlap; one of a label that was not in training has probability 0. By
-            default those of :meth:`predict`.
+            Segments, which may overlap; labels that were not in training have probability 0. By
+            default the segments of :meth:`predict`.
 
         Returns
         -------
@@ -619,7 +617,7 @@ class SemiCRFSegmenter(
         asked = read_queries(segments, X.lengths, self.classes_.tolist())
         sequence, code = asked[0], asked[3]
         plan, _, marginals, _ = self._sums(*self._program(X, asked))
-        # Questions are the last potentials of each sequence.
+        # The segments asked for are the last potentials of each sequence.
         at = np.cumsum(np.diff(X.offsets))[sequence] + np.arange(len(sequence))
         proba = marginals[plan.cell_of[at], code] if len(at) else np.zeros(0)
         proba[code < 0] = 0
@@ -643,8 +641,8 @@ class SemiCRFSegmenter(
         Returns
         -------
         list of list of Span
-            (start, stop, label, probability), those of the outside label left out. The probability
-            is that of :meth:`predict_segment_proba`; None for the hinge loss.
+            (start, stop, label, probability), without segments of the outside label. The
+            probability is that of :meth:`predict_segment_proba`; None for the hinge loss.
         """
         X = self._read(X)
         segments = self.predict(X, valid=valid, handle_invalid=handle_invalid)
@@ -659,7 +657,7 @@ class SemiCRFSegmenter(
         *,
         feature_names: Iterable[str] | None = None,
     ) -> list[SegmentExplanation]:
-        """Why one sequence has its segments.
+        """Explain the predicted segments of one sequence by the terms of their scores.
 
         Parameters
         ----------
@@ -670,8 +668,8 @@ class SemiCRFSegmenter(
         Returns
         -------
         list of SegmentExplanation
-            One for each segment of the best segmentation, those of the outside label too: its
-            label, its probability, and the terms of its score.
+            For each segment of the best segmentation, including the outside label: its label, its
+            probability, and the terms of its score.
         """
         names = self._names(feature_names)
         one = isinstance(x, SequencePotentials)
@@ -780,22 +778,22 @@ class SemiCRFSegmenter(
         ]
 
     def decode_closure(self, X: SequencesLike, max_span: int | None = None) -> list:
-        """Segments as a stream would give them: as soon as all survivors share them.
+        """Segments in the order of a stream: each is final when all survivor paths share it.
 
-        They are those of :meth:`predict`, or others of the same score up to rounding.
+        They are the segments of :meth:`predict`, or others of the same score up to rounding.
 
         Parameters
         ----------
         X : SegmentPotentials, or list of sequences
         max_span : int, optional
-            The most steps that a potential can span: no segment leaves while later potentials can
-            change it. By default that of training, ``max_span_``.
+            Largest number of steps that a potential can span: no segment is final while later
+            potentials can change it. By default ``max_span_`` of the training data.
 
         Returns
         -------
         list of (segments, times)
-            Lists of (start, stop, label), and for each the newest step when it was certain. At step
-            t, potentials that stop at t + 1 or before are known.
+            Lists of (start, stop, label), and for each segment the newest step when it became
+            final. At step t, potentials that stop at t + 1 or before are known.
 
         Raises
         ------
@@ -825,9 +823,9 @@ class SemiCRFSegmenter(
         ----------
         X : SegmentPotentials, or list of sequences
         y : as in :meth:`fit`
-            Segments of a label that training did not have count as missed.
+            Segments whose label was not in training count as missed.
         sample_weight : array-like of shape (n_sequences,), optional
-            How much the segments of each sequence count.
+            Weights of the segments of each sequence.
 
         Returns
         -------
@@ -839,7 +837,7 @@ class SemiCRFSegmenter(
 
 
 def closure_labels(segmenter: SemiCRFSegmenter, X: Any, max_span: int | None) -> tuple[list, list]:
-    """IOB2 labels, and when each is certain, as :class:`OnlineDecoder` gives them."""
+    """Return IOB2 labels and the time when each is final, for :class:`OnlineDecoder`."""
     X = segmenter._read(X)
     return labels_of_rows(segmenter, X.lengths, segmenter._closures(X, max_span))
 
@@ -847,7 +845,7 @@ def closure_labels(segmenter: SemiCRFSegmenter, X: Any, max_span: int | None) ->
 def labels_of_rows(
     segmenter: SemiCRFSegmenter, lengths: np.ndarray, answers: Iterable
 ) -> tuple[list, list]:
-    """IOB2 labels and their times, of rows (start, stop, code) and times of each sequence."""
+    """Convert segments (start, stop, code) and their times to IOB2 labels and their times."""
     labels, times = [], []
     outside = "O" if segmenter._outside is None else segmenter._outside
     for n, (rows, certain) in zip(lengths.tolist(), answers):
@@ -858,7 +856,7 @@ def labels_of_rows(
 
 
 def span_scores(segmenter: SemiCRFSegmenter, X: Any) -> tuple[SegmentPotentials, np.ndarray]:
-    """Potentials of sequences, and the score of each for each label."""
+    """Return the potentials of sequences, and the score of each potential for each label."""
     X = segmenter._read(X)
     if X.n_potentials == 0:
         return X, np.zeros((0, len(segmenter.classes_)))
@@ -866,7 +864,7 @@ def span_scores(segmenter: SemiCRFSegmenter, X: Any) -> tuple[SegmentPotentials,
 
 
 def _with_queries(X: SegmentPotentials, scores: np.ndarray, asked: tuple):
-    # Exact potentials of score 0, whose marginals are the answers, after those of each sequence.
+    # Append exact potentials of score 0 to each sequence; their marginals are the answers.
     sequence, start, stop, _ = asked
     of = np.repeat(np.arange(len(X)), np.diff(X.offsets))
     order = np.argsort(np.concatenate([of, sequence]), kind="stable")

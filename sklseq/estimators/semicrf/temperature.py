@@ -1,4 +1,4 @@
-"""Temperature of a segmenter: the scale of weights that calibrates probabilities of fields."""
+"""Temperature of a segmenter: the divisor of weights that calibrates its probabilities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklseq.estimators.semicrf.segment_source import SegmentSource, divide_weigh
 
 __all__ = ["fit_temperature"]
 
-# Temperatures are searched between 1 / MOST and MOST, to 1 %.
+# Temperatures are searched between 1 / MOST and MOST, with a relative error of 1 %.
 MOST, ACCURACY = 8.0, 0.01
 LEAST = 1e-12
 
@@ -26,11 +26,11 @@ class HeldOut(NamedTuple):
     model: Any
     potentials: SegmentPotentials
     segments: list
-    right: np.ndarray  # of each segment
+    right: np.ndarray  # whether each segment is right
     weights: np.ndarray
 
     def losses(self, temperature: float, smoothed: tuple[float, float]) -> float:
-        """Log loss of the probabilities of all segments, for targets of (right, wrong) ones."""
+        """Log loss of all segments; ``smoothed``: targets of (right, wrong) segments."""
         scaled = copy(self.model)
         divide_weights(scaled, temperature)
         found = scaled.predict_segment_proba(self.potentials, self.segments)
@@ -40,7 +40,7 @@ class HeldOut(NamedTuple):
 
 
 def fit_temperature(segmenter: Any, source: SegmentSource) -> float:
-    """The T that minimises the log loss of the probabilities of held-out segments.
+    """Return the T that minimises the log loss of the probabilities of held-out segments.
 
     A model of each training fold predicts the sequences left out. With p_k(T) the probability of
     predicted segment k if its model's weights are divided by T, and t_k = 1 - 1 / (n₊ + 2) if it is
@@ -70,7 +70,7 @@ def _segments_by_sequence(source: SegmentSource) -> list:
 
 def _held_out(segmenter: Any, source: SegmentSource, y: list, train, test) -> HeldOut:
     X, weights = source.potentials, source.weights
-    columns = source.transition_columns(segmenter.transition_features)  # by number: X has no names
+    columns = source.transition_columns(segmenter.transition_features)  # numbers: X has no names
     model = clone(segmenter)
     model.set_params(calibrate=None, verbose=0, transition_features=columns)
     if segmenter.constraints is not None:

@@ -1,4 +1,4 @@
-"""Features of whole segmentations: which fields there are, in which order, of which length."""
+"""Features of whole segmentations, for ``SegmentReranker``: counts, order and lengths of labels."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 __all__ = ["fit_texts", "texts_log_proba", "whole_features"]
 
-# Counts above it are one feature.
+# Counts above this number are one feature.
 MOST = 3
-# log p(label | text) of a label that the texts of training do not have.
+# log p(label | text) of a label that does not occur in the training texts.
 UNSEEN = -7.0
 
 
 def whole_features(candidates: list, tokens: list | None) -> list[Counter]:
-    """Names and values of the features of each candidate segmentation of one sequence.
+    """Return names and values of the features of each candidate segmentation of one sequence.
 
-    The labels that follow each other; the number of segments of each label; which labels come
-    before which; lengths, in steps of √2; with tokens, the open brackets, quotes, full stops and
-    commas of each segment.
+    Pairs of successive labels; number of segments of each label; order of labels; lengths, in steps
+    of √2; with tokens, the open brackets, quotes, full stops and commas of each segment.
     """
     segments = {segment for one in candidates for segment in one}
     of_segment = {segment: list(_of_segment(segment, tokens)) for segment in segments}
@@ -66,9 +65,9 @@ def _of_segment(segment: tuple, tokens: list | None) -> Iterator[str]:
 
 
 def fit_texts(X: list, y: list, weights: Sequence[float] | None = None) -> Pipeline | None:
-    """p(label | text of a segment), by logistic regression on n-grams of letters.
+    """Fit p(label | text of a segment) by logistic regression on n-grams of letters.
 
-    None if the segments have fewer than two labels. ``weights``: of the sequences.
+    Returns None if the segments have fewer than two labels. ``weights``: weights of sequences.
     """
     pairs = [(text_of(x, segment), segment[2]) for x, one in zip(X, y) for segment in one]
     if len({label for _, label in pairs}) < 2:
@@ -83,7 +82,7 @@ def fit_texts(X: list, y: list, weights: Sequence[float] | None = None) -> Pipel
 
 
 def texts_log_proba(model: Pipeline | None, tokens: list, lists: list) -> list[list[float]]:
-    """The sum of log p(label | text) over the segments of each candidate, for each sequence.
+    """Return Σ log p(label | text) over the segments of each candidate, for each sequence.
 
     ``lists``: the candidate segmentations of each sequence.
     """
@@ -103,5 +102,5 @@ def texts_log_proba(model: Pipeline | None, tokens: list, lists: list) -> list[l
 
 
 def text_of(tokens: list, segment: Sequence) -> str:
-    """The tokens of a segment, joined by spaces."""
+    """Return the tokens of a segment, joined by spaces."""
     return " ".join(tokens[segment[0] : segment[1]])
