@@ -1,18 +1,18 @@
 """Exponentiated gradient ascent in the dual of the conditional likelihood.
 
-The dual and the reasons for these steps: `dual.py`. Here, for one sequence at a time:
+The dual and these steps, for one sequence at a time, are explained in `dual.py`:
 
     S      = A w                    scores of the present weights
     theta' = theta + eta (S - theta)
     mu'    = marginals of theta'
     w'     = w + (weight / lam) Phi (mu - mu')
 
-where with an L1 penalty u is moved instead, and w = soft(u, l1 / lam); the step is taken back if
-the dual
+With an L1 penalty, u is changed in place of w, and w = soft(u, l1 / lam). The step is undone if the
+dual
 
     D = sum_s weight_s H(mu_s) - lam / 2 ||w||^2
 
-fell. theta and mu are kept in float32; w follows the rounded mu exactly.
+is lower after it. theta and mu are stored in float32; w follows the rounded mu exactly.
 """
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
@@ -28,7 +28,7 @@ cdef struct Problem:
     double threshold         # l1 / lam
     double lam
     double* theta            # (T, width) candidate
-    double* pair_theta       # (L, width) candidate; `at.listed.theta` where listed
+    double* pair_theta       # (L, width) candidate, dense; sparse: `at.listed.theta`
 
 cdef struct Dual:            # of one sequence
     float* theta             # (T, L)
@@ -43,7 +43,7 @@ cdef struct Dual:            # of one sequence
 
 
 cdef inline double step_to(double* w, double* u, double step, double threshold) noexcept nogil:
-    # One weight; returns the change of its square.
+    # Change one weight; return the change of its square.
     cdef double before = w[0]
     if u == NULL:
         w[0] += step
@@ -71,7 +71,7 @@ cdef void set_candidate(Problem* q, const Dual* dual, Py_ssize_t T) noexcept nog
 
 
 cdef void round_marginals(Lattice* q, Py_ssize_t T) noexcept nogil:
-    # To float32, as they are kept.
+    # Round the marginals to float32, as they are stored.
     cdef Py_ssize_t k
     for k in range(T * q.rows.width):
         q.mu[k] = <float> q.mu[k]
@@ -98,7 +98,7 @@ cdef void compare(
 
 
 cdef void compare_pairs(Problem* q, const Dual* dual, double* sums) noexcept nogil:
-    # The same for transitions
+    # `compare` for transitions
     cdef Py_ssize_t p
     cdef double change, score
     if not q.at.listed.n:
@@ -169,7 +169,7 @@ cdef double move(
 cdef double move_chain(
     Problem* q, const float* pair_mu, Py_ssize_t T, double scale, double sign
 ) noexcept nogil:
-    # The same for transition, start and end weights; S holds the changes of the rows.
+    # `move` for transition, start and end weights; S holds the changes of the rows.
     cdef const Rows* rows = &q.at.rows
     cdef Py_ssize_t i, j, k, W = rows.width, L = rows.L
     cdef double step, total = 0
@@ -211,7 +211,7 @@ cdef void keep_candidate(Problem* q, Dual* dual, Py_ssize_t T) noexcept nogil:
 cdef double update(
     lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T, Dual* dual, bint* rejected
 ) noexcept nogil:
-    # One sequence; returns the gain of the dual, which is 0 where the step is taken back.
+    # Update on one sequence; returns the gain of the dual, 0 if the step is undone.
     cdef Py_ssize_t t, j, W = q.at.rows.width, L = q.at.rows.L
     cdef double log_z, norm, gain, weight = dual.weight, scale = weight / q.lam
     cdef double* eta = dual.eta
@@ -220,7 +220,7 @@ cdef double update(
     scores(tag, &q.at, r, T)
     set_candidate(q, dual, T)
     log_z = expectations(tag, &q.at, q.theta, q.pair_theta, 1, T)
-    if log_z != log_z:                   # too far apart for scaled arithmetic: a shorter step
+    if log_z != log_z:                   # scores differ too much: shorten the step
         eta[0] *= 0.5
         return 0
     round_marginals(&q.at, T)
@@ -234,7 +234,7 @@ cdef double update(
     gain = weight * (log_z - sums[0] - dual.entropy[0]) - 0.5 * q.lam * norm
     dual.gap[0] = 0.5 * weight * sums[1] / eta[0]
     # Along the step, D(x eta) = D + weight sums[1] (x - x^2/2) / eta - lam/2 ||step of w||^2 x^2,
-    # to second order; its maximum, less a quarter, is the next step's length.
+    # to second order; the next step is three quarters of its maximiser.
     norm -= 2 * scale * sums[2]
     eta[0] *= 0.75 * weight * sums[1] / (weight * sums[1] * eta[0] + q.lam * norm + 1e-300)
     eta[0] = min(max(eta[0], 1e-3), 1)
@@ -254,7 +254,7 @@ def ascend(
     double[:, ::1] W,                 # (n, width)         IN/OUT padded weights
     double[::1] w,                    # (n_pairs,)         IN/OUT weights of sparse features
 ):
-    """Update sequences in order; returns (gain of the dual, number of steps taken back)."""
+    """Update sequences in order; returns (gain of the dual, number of steps undone)."""
     cdef const long long[::1] offsets = state.offsets
     cdef const double[::1] weights = state.weights
     cdef float[:, ::1] theta = state.theta, mu = state.mu

@@ -1,20 +1,20 @@
-"""One pass of stochastic gradient descent over sequences, each weight with a step of its own.
+"""One pass of AdaGrad over sequences: stochastic gradient descent, a step size for each weight.
 
-For one sequence at a time, with g its gradient of -weight · log p(y | x) in one weight, entry by
-entry, and s the largest magnitude of that weight's feature (Duchi, Hazan, Singer 2011, §1.2 and
+For each sequence, with g the derivative of -weight · log p(y | x) by one weight, entry by entry,
+and s the largest magnitude of that weight's feature (Duchi, Hazan, Singer 2011, §1.2 and
 §5.1: AdaGrad in its composite form; Ross, Mineiro, Langford 2013: s):
 
     G ← G + (g / s)²
     w ← w - rate / (s² √G) · g
     w ← shrunk by the penalties of one sequence of n, (l1 ‖w‖₁ + l2 ‖w‖²₂) / n
 
-Where y allows several labels, g is that of -weight · log p(Y | x), see `PartialLogLikelihood`: the
-difference of the expectations over all labelings and over those that y allows.
+If y allows several labels, g is the derivative of -weight · log p(Y | x), see
+`PartialLogLikelihood`: the difference of the expectations over all labelings and over those that y
+allows.
 
-A weight that a sequence does not touch is shrunk after it is next touched, or at the end of the
-pass, for all the updates in between at once: ``stamp`` keeps the last one, for a block of lanes. G
-and its square roots are float32: square roots and divisions are the largest part of the cost of a
-step.
+A weight that a sequence does not change is shrunk after its next change, or at the end of the pass,
+for all updates in between at once; ``stamp`` has its last update, for a block of lanes. G and its
+square roots are float32: square roots and divisions are the largest part of the cost of a step.
 """
 
 from libc.math cimport INFINITY, sqrtf
@@ -27,10 +27,10 @@ from sklseq.objectives.likelihood.lattice cimport (
 )
 from sklseq.objectives.likelihood.sparse_lattice cimport listed_number
 
-# The largest step, which is kept in float32.
+# Upper limit of a step, which is float32.
 cdef double LARGEST = 1e30
 
-# Entries ahead of the present one whose sums of squares are fetched.
+# Sums of squares are prefetched this number of entries ahead.
 cdef enum:
     NEAR = 8
 
@@ -39,20 +39,20 @@ cdef struct Problem:
     float* G                 # sums of squared gradients; shapes as W, w and chain
     float* sparse_G
     float* chain_G
-    float* link_G            # (n_links,), for weights of transition features, and so:
+    float* link_G            # (n_links,), as are the next two: weights of transition features
     const double* link_scale
     long long* link_stamp
     Py_ssize_t n_links
-    const double* scale      # (n,) and (n_pairs,): 1 / s; NULL where all values are one
+    const double* scale      # (n,) and (n_pairs,): 1 / s; NULL if all values are one
     const double* sparse_scale
-    long long* stamp         # (n, blocks): the update that shrank a block of a row last
+    long long* stamp         # (n, blocks): last update that shrank a block of a row
     long long* sparse_stamp  # (n_pairs,)
     Py_ssize_t n_rows, n_pairs
     const double* penalties  # (n_codes, width): 0 where a code allows a label, else -inf; or NULL
     double* kept             # (T, width) marginals of all labelings
-    double* kept_pairs       # (L, width), or as many as are listed
+    double* kept_pairs       # (L, width), or (n,) for sparse transitions
     unsigned long long random
-    double almost            # residuals below are sampled
+    double almost            # blocks with smaller residuals are sampled
     double rate
     double l1                # of one update: l1 / n
     double l2                # 2 * l2 / n
@@ -85,7 +85,7 @@ cdef inline void move(
 cdef void move_row(
     lanes* tag, Problem* q, Py_ssize_t row, const double* g, double x, Py_ssize_t update
 ) noexcept nogil:
-    # `move` for the blocks of a row of weights that `choose` left, with gradients x * g.
+    # `move` for the blocks of a row of weights that `choose` selected, with gradients x * g.
     cdef Py_ssize_t B = n_lanes(tag), W = q.at.rows.width, block, k
     cdef double* w
     cdef float* G
@@ -115,7 +115,7 @@ cdef void move_row(
 
 
 cdef double log_partition(Lattice* q, Py_ssize_t T) noexcept nogil:
-    # log Z of S and the transitions, in logarithms: slow, and right however far apart scores are.
+    # log Z of S and the transitions in the log domain: slow, but correct for all finite scores.
     # alpha_t(j) = S_t(j) + log sum_i exp(alpha_{t-1}(i) + transition(i, j))
     cdef Py_ssize_t t, i, j, p, L = q.rows.L, W = q.rows.width
     cdef const double* allowed = q.rows.allowed
@@ -145,8 +145,8 @@ cdef double log_partition(Lattice* q, Py_ssize_t T) noexcept nogil:
 
 
 cdef inline double l2_scale(Problem* q, double top) noexcept nogil:
-    # Factor of a step by residuals up to `top`: 1, and below `almost` 0 or almost / top, so often
-    # that the expected step is the same.
+    # Factor of a step by residuals of magnitude up to `top`: 1 if top >= almost; otherwise
+    # almost / top with probability top / almost, or 0, which leaves the expected step unchanged.
     if top >= q.almost:
         return 1
     q.random ^= q.random << 13           # Marsaglia (2003): xorshift
@@ -158,9 +158,9 @@ cdef inline double l2_scale(Problem* q, double top) noexcept nogil:
 
 
 cdef inline bint choose(lanes* tag, Problem* q, double* residual) noexcept nogil:
-    # Labels that are almost certain move the weights rarely, with their residuals scaled up: the
-    # expected step is the same. Writes which blocks of lanes move into the scratch alpha; returns
-    # whether any does.
+    # Select blocks of lanes at random: those with small residuals rarely change weights, but then
+    # with residuals scaled up. Writes 0 or 1 for each block into the scratch alpha; returns whether
+    # any is selected.
     cdef Py_ssize_t B = n_lanes(tag), block, k
     cdef double top, size, factor
     cdef double* r
@@ -275,8 +275,8 @@ cdef void catch_up(Problem* q, Py_ssize_t update) noexcept nogil:
 cdef double marginals_of_scores(
     lanes* tag, Lattice* at, Py_ssize_t T, double* temper
 ) noexcept nogil:
-    # log Z of S, with mu and pair_mu. Where scores are too far apart for scaled arithmetic, these
-    # are of flatter scores, whose marginals point the same way: `temper` falls.
+    # log Z of S, with mu and pair_mu. If scores differ too much for scaled arithmetic, `temper` is
+    # reduced, and mu and pair_mu are those of temper * S, which give a step of similar direction.
     cdef double log_z = expectations(tag, at, at.S, at.rows.chain, temper[0], T)
     while log_z != log_z and temper[0] > 1e-30:
         temper[0] *= 0.25
@@ -287,7 +287,7 @@ cdef double marginals_of_scores(
 cdef double residuals_of_path(
     lanes* tag, Lattice* at, Py_ssize_t T, const int* y, double weight
 ) noexcept nogil:
-    # S, and pair_mu or `listed.mu`, become residuals; returns -log p(y | x).
+    # Turn S, and pair_mu or `listed.mu`, into residuals; return -log p(y | x).
     cdef Py_ssize_t t, j, p, W = at.rows.width, L = at.rows.L
     cdef double score = 0, temper = 1, log_z = marginals_of_scores(tag, at, T, &temper)
     for t in range(T):
@@ -320,7 +320,7 @@ cdef double residuals_of_path(
 cdef double residuals_of_codes(
     lanes* tag, Problem* q, Py_ssize_t T, const int* y, double weight
 ) noexcept nogil:
-    # The same where y allows several labels; returns -log p(Y | x).
+    # `residuals_of_path` if y allows several labels; returns -log p(Y | x).
     cdef Lattice* at = &q.at
     cdef Py_ssize_t t, j, k, W = at.rows.width, L = at.rows.L
     cdef Py_ssize_t n = at.listed.n if at.listed.n else L * W
@@ -349,7 +349,7 @@ cdef double update_weights(
     lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T, const int* y, double weight,
     Py_ssize_t number
 ) noexcept nogil:
-    # Returns -log p as it was before the step.
+    # Update on one sequence; returns its -log p before the step.
     cdef Lattice* at = &q.at
     cdef Py_ssize_t t, j
     cdef double loss

@@ -17,7 +17,7 @@ from sklseq.objectives.likelihood.sparse_lattice cimport (
 from sklseq.objectives.scores._gather cimport gather_row
 from sklseq.objectives.scores._row_links cimport RowLinks, entries_of_row, row_links
 
-# Entries ahead of the present one whose weights are fetched.
+# Weights are prefetched this number of entries ahead.
 cdef enum:
     AHEAD = 24
 
@@ -37,7 +37,7 @@ cdef struct Rows:
     const double* chain_mask         # 1 where trained
     const double* allowed            # 0 where forbidden
 
-cdef struct RowEntries:              # transition scores of the sequence's rows with such features
+cdef struct RowEntries:              # transition scores of rows with transition features
     RowLinks links
     double* v                        # (n_weights,)
     int* place                       # (L * L,) scratch
@@ -47,14 +47,14 @@ cdef struct RowEntries:              # transition scores of the sequence's rows 
     double* score
     double* factor                   # exp(temper * (score - maximum))
     double* expected
-    double* kept                     # those of other scores
+    double* kept                     # `expected` of other scores
     RowMatrices E, Et
     Py_ssize_t n
 
 cdef struct Lattice:
     Rows rows
     RowEntries entries
-    ListedPairs listed               # where most transitions have no weight
+    ListedPairs listed               # used if most transitions have no weight
     Py_ssize_t used                  # rows of `LatticeState.scratch` that the following take
     double* S                        # (T, width) scores
     double* e                        # (T, width) factors, scratch
@@ -64,7 +64,7 @@ cdef struct Lattice:
     double* E                        # (width, width) factors of transitions
     double* Et                       # (width, width)
     double* products                 # (width, width) scratch
-    double* pair_mu                  # (L, width) expected transitions; `listed.mu` where listed
+    double* pair_mu                  # (L, width) expected transitions, dense; sparse: `listed.mu`
 
 
 cdef inline Rows rows_of(state, double[:, ::1] W, double[::1] w) except *:
@@ -143,7 +143,7 @@ cdef inline Lattice lattice_of(state, double[:, ::1] W, double[::1] w) except *:
 
 
 cdef inline void entry_scores(Lattice* q, Py_ssize_t r, Py_ssize_t T) noexcept nogil:
-    # Of the rows r to r + T - 1, a sequence, of which the first has none.
+    # Entries of a sequence, rows r to r + T - 1; its first row has none.
     cdef Py_ssize_t t, k
     cdef RowEntries* e = &q.entries
     e.n = 0
@@ -178,7 +178,7 @@ cdef inline double soft(double u, double threshold) noexcept nogil:
 
 
 cdef inline void scores(lanes* tag, Lattice* q, Py_ssize_t r, Py_ssize_t T) noexcept nogil:
-    # S = A w of the rows r to r + T - 1, start and end scores folded in
+    # S = A w of the rows r to r + T - 1, including start and end scores
     cdef Rows* at = &q.rows
     cdef Py_ssize_t t, p, j, W = at.width
     cdef double x
@@ -237,7 +237,7 @@ cdef inline double node_factors(
 
 
 cdef inline double entry_factors(Lattice* q, double temper, double top) noexcept nogil:
-    # Factors of entries, and the matrices into which rows put them; returns the smallest one.
+    # Factors of entries, and matrices for rows to write them into; returns the smallest factor.
     cdef Py_ssize_t p, k
     cdef RowEntries* e = &q.entries
     cdef double least = 1
@@ -252,7 +252,7 @@ cdef inline double entry_factors(Lattice* q, double temper, double top) noexcept
 
 
 cdef inline void backward_entries(lanes* tag, Lattice* q, Py_ssize_t T) noexcept nogil:
-    # mu, and pair_mu of all rows; `expected` of entries.
+    # Compute mu, pair_mu summed over rows, and `expected` of entries.
     cdef Py_ssize_t i, j, k, W = q.rows.width, L = q.rows.L
     cdef RowEntries* e = &q.entries
     for k in range(e.n):
@@ -272,8 +272,8 @@ cdef inline void backward_entries(lanes* tag, Lattice* q, Py_ssize_t T) noexcept
 cdef inline double pair_factors(
     Lattice* q, const double* theta, double temper, bint* check
 ) noexcept nogil:
-    # E = exp(temper * (theta - maximum)), of listed pairs from `listed.theta`; returns temper times
-    # the maximum.
+    # E = exp(temper * (theta - maximum)), with `listed.theta` for sparse transitions; returns
+    # temper times the maximum.
     cdef Py_ssize_t i, j, W = q.rows.width, L = q.rows.L
     cdef double top = -INFINITY, least = 1
     if q.listed.n:

@@ -1,6 +1,6 @@
-"""Expected transitions of one sequence where most of them score the same: `_sparse.pxd`.
+"""Expected transitions of one sequence with sparse transitions, see `_sparse.pxd`.
 
-Numbers of listed pairs are in the order of the pairs by rows. The Python object that owns the
+Arrays over listed pairs have the order of the pairs by rows. The Python object that owns the
 memory keeps it for as long as the pointers are used.
 """
 
@@ -17,18 +17,18 @@ cdef inline double positive_factor(double x) noexcept nogil:
 
 
 cdef struct ListedPairs:
-    Py_ssize_t n             # 0: all pairs stand in the matrix
+    Py_ssize_t n             # number of listed pairs; 0: transitions are a dense matrix
     Lists columns, lines
     const int* by_column     # (n,) numbers of the pairs by columns
     const int* j             # (n,)
-    const long long* at      # (n,) where each stands in padded rows of the matrix
-    const double* free       # (L,) 1 where the other pairs of a column score 0, else 0: forbidden
+    const long long* at      # (n,) position of each in the padded matrix
+    const double* free       # (L,) 1 if the other pairs of a column score 0, else 0: forbidden
     bint any_free
     double* theta            # (n,) candidate scores
     double* mu               # (n,) expected transitions
-    double* kept             # (n,) buffer for those of other scores
+    double* kept             # (n,) buffer for expected transitions of other scores
     double* E                # (n,) exp(theta - top), by rows
-    double* S                # (n,) what it has more than the base
+    double* S                # (n,) E - base
     double* E_columns        # (n,) the same by columns
     double* S_columns        # (n,)
     double* base             # (L,)
@@ -36,7 +36,7 @@ cdef struct ListedPairs:
 
 
 cdef inline ListedPairs listed_of(listed) except *:
-    # From `LatticeState.listed`.
+    # Pointers into `LatticeState.listed`.
     cdef ListedPairs q
     cdef const int[::1] starts, line_starts, column_at, line_at, by_column, j
     cdef const long long[::1] at
@@ -70,7 +70,7 @@ cdef inline ListedPairs listed_of(listed) except *:
 cdef inline double listed_factors(
     ListedPairs* q, const double* allowed, double temper, bint* check
 ) noexcept nogil:
-    # E and its parts from temper * theta; returns the maximum of theta, of all pairs.
+    # Write E, S and base from temper * theta; return the maximum of theta over all pairs.
     cdef Py_ssize_t p, j
     cdef double top = 0 if q.any_free else q.theta[0], least = 1, positive = 1, v
     for p in range(q.n):
@@ -100,8 +100,8 @@ cdef inline double listed_marginals(
     ListedPairs* q, double* psi, double* e, double* alpha, double* c, Py_ssize_t T,
     Py_ssize_t width, bint check
 ) noexcept nogil:
-    # psi becomes mu, e is overwritten; expected transitions go into q.mu. Returns log Z less what
-    # was taken out of the factors, or NaN.
+    # Turn psi into mu and write expected transitions into q.mu; overwrites e. Returns log Z without
+    # the maxima taken out of the factors, or NaN.
     cdef Py_ssize_t p, first = 0, id = 0
     cdef double log_z
     cdef Batch one
@@ -121,7 +121,7 @@ cdef inline double listed_marginals(
 cdef inline Py_ssize_t listed_number(
     const ListedPairs* q, Py_ssize_t i, Py_ssize_t j
 ) noexcept nogil:
-    # Of the pair (i, j), or -1.
+    # Number of the pair (i, j), or -1 if it is not listed.
     cdef Py_ssize_t low = q.lines.start[i], high = q.lines.start[i + 1], middle
     while low < high:
         middle = (low + high) // 2
