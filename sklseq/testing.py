@@ -202,6 +202,7 @@ def answers(estimator: BaseEstimator, X: SequencesLike) -> list:
         )
     names = estimator.get_feature_names_out().tolist()
     assert len(names) == out.shape[1], "get_feature_names_out does not name every column"
+    assert len(set(names)) == len(names), "get_feature_names_out names two columns alike"
     if isinstance(out, SegmentPotentials):
         return [_named_potentials(sequence, names) for sequence in out]
     return [_named_rows(rows, names) for rows in out]

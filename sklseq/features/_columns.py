@@ -231,7 +231,10 @@ def select_columns(selected: Any, columns: Columns) -> list[str]:
     several = selected if isinstance(selected, (list, tuple, np.ndarray)) else [selected]
     if len(several) == 0:
         raise ValueError("columns must name at least one column; got an empty list.")
-    return [_select_column(name, columns) for name in several]
+    names = [_select_column(name, columns) for name in several]
+    if len(set(names)) < len(names):
+        raise ValueError(f"columns must hold different columns; got {selected!r}. Remove one.")
+    return names
 
 
 def _select_column(name: Any, columns: Columns) -> str:

@@ -154,10 +154,12 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
         return rows
 
     def _column_names(self) -> np.ndarray:
-        return as_names(list(self._names(None)))
+        return distinct_names(self._names(None))
 
     def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
         """Return the names of the features; ``"#0"``, ``"#1"``, ... of hashed ones.
+
+        All names are different: further columns of the name ``a`` are ``a (2)``, ``a (3)``, ...
 
         Parameters
         ----------
@@ -174,7 +176,7 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
             return fitted.get_feature_names_out(input_features)
         if getattr(self, "n_features", None) is not None:
             return as_names([f"#{i}" for i in range(self.n_features_out_)])
-        return as_names(list(self._names(input_features)))
+        return distinct_names(self._names(input_features))
 
     @property
     def receptive_field(self) -> tuple[int, int]:
@@ -257,6 +259,22 @@ def as_names(names: list) -> np.ndarray:
     array = np.empty(len(names), dtype=object)
     array[:] = names
     return array
+
+
+def distinct_names(names: Iterable[str]) -> np.ndarray:
+    """Return names as an array of objects; further columns of one name get " (2)", " (3)", ..."""
+    names = list(names)
+    used = set(names)
+    if len(used) == len(names):
+        return as_names(names)
+    copies: dict[str, int] = {}
+    for i, name in enumerate(names):
+        copies[name] = copies.get(name, 0) + 1
+        while copies[name] > 1 and (new := f"{name} ({copies[name]})") in used:
+            copies[name] += 1
+        if copies[name] > 1:
+            names[i] = new
+    return as_names(names)
 
 
 def keep_frequent(

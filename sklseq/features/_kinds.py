@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -45,6 +46,17 @@ def standard_kinds(
     return kinds + [Kind("length", "length")] * bool(length)
 
 
+def check_different(kinds: list[Kind]) -> None:
+    """Raise ValueError for a kind given twice, whose attributes would count twice."""
+    names = Counter(kind.name for kind in kinds if kind.form != "function")
+    for name in names:
+        if names[name] > 1:
+            raise ValueError(
+                "prefixes, suffixes and flags must hold different values; "
+                f"{name!r} is given twice. Remove one."
+            )
+
+
 def affix_lengths(value: Any, name: str) -> list[int]:
     """Return 1, 2, 3 for ``3``, the lengths of a collection, and none for 0, False and None."""
     if value is None or value is False:
@@ -83,9 +95,21 @@ def own_kind(name: str, function: Callable[[str], Any]) -> Kind:
     """Return the kind of a user's function from a token to attributes."""
 
     def attributes(token: str) -> list[str]:
-        return attributes_of(name, "token", token, function(token), _FOR_NUMBERS)
+        value = result_of(name, "token", token, function, token)
+        return attributes_of(name, "token", token, value, _FOR_NUMBERS)
 
     return Kind(name, "function", attributes=attributes)
+
+
+def result_of(name: str, what: str, shown: Any, function: Callable, *arguments: Any) -> Any:
+    """Return the value of a user's function; an error names it and the token or segment."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        raise ValueError(
+            f"The function {name!r} fails for the {what} {shown!r} with {type(error).__name__}: "
+            f"{error}. Let it return None where it has no value."
+        ) from error
 
 
 def attributes_of(name: str, what: str, argument: Any, value: Any, advice: str) -> list[str]:

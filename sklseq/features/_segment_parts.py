@@ -29,7 +29,7 @@ from scipy import sparse
 
 from sklseq._lib.signatures import n_required, takes
 from sklseq.data.segment_potentials import EXACT, OPEN_BOTH, OPEN_END, OPEN_START
-from sklseq.features._kinds import attributes_of
+from sklseq.features._kinds import attributes_of, result_of
 from sklseq.features._similarity import (
     closest_entries,
     equal_entries,
@@ -229,7 +229,11 @@ def function_part(functions: list[tuple[str, Callable]], longest: int) -> SpanPa
     """Return the part of the values of functions of the tokens."""
 
     def features_of(span: list[str]) -> list[tuple[str, float]]:
-        return [pair for name, f in functions for pair in _pairs(name, span, f(span))]
+        return [
+            pair
+            for name, f in functions
+            for pair in _pairs(name, span, result_of(name, "segment", span, f, span))
+        ]
 
     return SpanPart(EXACT, range(1, longest + 1), list, features_of)
 
@@ -257,7 +261,9 @@ class ContextPart(Part):
     def _features_of(self, sequence: Any, start: int, stop: int) -> list[tuple[str, float]]:
         span = (start, stop)
         return [
-            pair for name, f in self.functions for pair in _pairs(name, span, f(sequence, *span))
+            pair
+            for name, f in self.functions
+            for pair in _pairs(name, span, result_of(name, "segment", span, f, sequence, *span))
         ]
 
 

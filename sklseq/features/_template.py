@@ -86,6 +86,12 @@ class TemplateFeatures(TemplateTransform, Extractor, auto_wrap_output_keys=None)
     row in the order of the templates, so that rare attributes of one sentence are neighbours. The
     columns of an output row keep the order of the templates, so they are not sorted.
 
+    Different values, and values of different templates, are different attributes, also if their
+    names are equal: with ``w[0]|w[1]`` the tokens ``a|b`` and ``c`` are another pair than ``a`` and
+    ``b|c``, with ``boundary="mark"`` the token ``_B-1`` is not the mark, and ``U:%x[0,0]`` and
+    ``U:%x[1,0]`` have attributes of their own. ``min_count`` counts each, and the second is named
+    ``w[0]|w[1]=a|b|c (2)``. CRF++, and here ``n_features``, use one attribute for each name.
+
     The tokens of each column are coded once. Templates that join the same columns at the same
     distances (``w[-1]|w[0]`` and ``w[0]|w[1]``) share one hash lookup for each position, and longer
     ones extend shorter ones; then each template needs one table entry for each token. Cost

@@ -11,7 +11,7 @@ from sklseq.data.sequences import Sequences
 from sklseq.data.types import ChoiceLike, ColumnsLike, DTypeLike, FunctionsLike
 from sklseq.features._columns import read_columns, select_columns
 from sklseq.features._family import Extractor, keep_frequent, to_sequences, vocabulary
-from sklseq.features._kinds import Kind
+from sklseq.features._kinds import Kind, check_different
 from sklseq.features._token_transform import TokenTransform, distinct_tokens, stacked
 
 
@@ -33,7 +33,9 @@ class TokenFeatures(TokenTransform, Extractor, auto_wrap_output_keys=None):
     word, lower : bool, default=True
         The token, and the token in lower case.
     shape, short_shape : bool, default=True
-        Letters as ``X`` and ``x``, digits as ``d``; short: runs of one letter written once.
+        Letters as ``X`` and ``x``, digits as ``d``; short: runs of one character written
+        once. Letters without case are ``x``; digits are those of ``str.isdigit``, in the flags,
+        too: the shape of ``"m²"`` is ``xd``.
     prefixes, suffixes : int or list of int, default=3
         An integer n: the first (last) 1, 2, ..., n letters; a list: these lengths. As with
         ``token[:n]``, a shorter token is its own prefix and suffix. 0: none.
@@ -84,6 +86,8 @@ class TokenFeatures(TokenTransform, Extractor, auto_wrap_output_keys=None):
     it. Cost O(distinct tokens × kinds) Python calls and O(attributes) copied integers. Attributes
     are numbered by first occurrence in the training data.
 
+    The empty token ``""`` has no attributes but those of ``functions``.
+
     Examples
     --------
     >>> from sklseq.features import TokenFeatures
@@ -131,6 +135,7 @@ class TokenFeatures(TokenTransform, Extractor, auto_wrap_output_keys=None):
 
     def _fit_rows(self, X: Any, y: Any) -> Sequences:
         kinds = self._kinds()
+        check_different(kinds)
         columns = read_columns(X)
         if not columns.sequences:
             raise ValueError("X holds no sequences; give at least one to fit.")

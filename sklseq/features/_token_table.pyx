@@ -24,7 +24,6 @@ cdef extern from *:
     bint is_title "Py_UNICODE_ISTITLE"(Py_UCS4 c) noexcept
     bint is_alpha "Py_UNICODE_ISALPHA"(Py_UCS4 c) noexcept
     bint is_digit "Py_UNICODE_ISDIGIT"(Py_UCS4 c) noexcept
-    bint is_decimal "Py_UNICODE_ISDECIMAL"(Py_UCS4 c) noexcept
     bint is_alnum "Py_UNICODE_ISALNUM"(Py_UCS4 c) noexcept
     bint is_space "Py_UNICODE_ISSPACE"(Py_UCS4 c) noexcept
     Py_UCS4 to_lower "Py_UNICODE_TOLOWER"(Py_UCS4 c) noexcept
@@ -42,9 +41,8 @@ cdef enum:  # bits of a letter
     IS_TITLE = 4
     IS_ALPHA = 8
     IS_DIGIT = 16
-    IS_DECIMAL = 32
-    IS_PUNCT = 64  # no letter, digit or space
-    HAS_LOWER = 128  # becomes another letter in lower case
+    IS_PUNCT = 32  # no letter, digit or space
+    HAS_LOWER = 64  # becomes another letter in lower case
 
 
 # --- letters -----------------------------------------------------------------------------
@@ -57,7 +55,7 @@ cdef Py_ssize_t n_lengths[7]
 cdef uint8_t _bits_of(Py_UCS4 c) noexcept:
     return (
         IS_UPPER * is_upper(c) | IS_LOWER * is_lower(c) | IS_TITLE * is_title(c)
-        | IS_ALPHA * is_alpha(c) | IS_DIGIT * is_digit(c) | IS_DECIMAL * is_decimal(c)
+        | IS_ALPHA * is_alpha(c) | IS_DIGIT * is_digit(c)
         | IS_PUNCT * (c == u"_" or not (is_alnum(c) or is_space(c)))
         | HAS_LOWER * (to_lower(c) != c)
     )
@@ -135,7 +133,7 @@ cdef int _spell(str token, Spelling *s) except -1:
         | (is_title_case and (some & (IS_UPPER | IS_TITLE)) != 0) << TITLE
         | ((every & IS_DIGIT) != 0) << ALL_DIGIT
         | ((every & IS_ALPHA) != 0) << ALL_ALPHA
-        | ((some & IS_DECIMAL) != 0) << HAS_DIGIT
+        | ((some & IS_DIGIT) != 0) << HAS_DIGIT
         | hyphen << HAS_HYPHEN
         | ((inner & HAS_LOWER) != 0) << HAS_INNER_UPPER
         | ((every & IS_PUNCT) != 0) << ALL_PUNCT
@@ -152,7 +150,7 @@ cdef int _copy_lower(str lower, Spelling *s) except -1:
 
 
 def short_shapes(list tokens):
-    """Return shapes with runs of one letter written once: ``"X.X.-dx"`` for ``"U.S.-1990s"``."""
+    """Return shapes with runs of one character written once: ``"X.X.-dx"`` for ``"U.S.-1990s"``."""
     cdef Py_ssize_t longest = max(map(len, tokens), default=0)
     letters = np.empty(ROOM * longest, dtype=np.uint32)
     cdef Spelling s = _in_buffer(<uint32_t *><size_t>letters.ctypes.data, longest)
@@ -237,9 +235,8 @@ cdef class TokenTable:
         memory = np.zeros((1 << max(4, (at_least - 1).bit_length() - 1), 2), dtype=np.uint64)
         self.memory[k], kind.mask = memory, len(memory) - 1
         kind.slots = <Slot *><size_t>memory.ctypes.data
-        known = <dict>self.values[k]
-        for value in <list>self.names[k]:
-            self._put(kind, mixed(hash_on(kind.start, <PyObject *>value)), value, known[value])
+        for value, number in (<dict>self.values[k]).items():
+            self._put(kind, mixed(hash_on(kind.start, <PyObject *>value)), value, number)
         return 0
 
     cdef inline int _put(self, Kind *kind, uint64_t hash, object value, int32_t number) except -1:

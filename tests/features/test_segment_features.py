@@ -611,6 +611,13 @@ def test_functions_of_other_numbers_of_arguments_are_refused(f):
         SegmentFeatures(functions={"f": f}).fit([["a", "b"]])
 
 
+@pytest.mark.parametrize("f", [lambda span: span[5], lambda x, start, stop: x[5]])
+def test_a_function_that_fails_is_named(f):
+    with pytest.raises(ValueError, match=r"'q' fails for the segment .* with IndexError: ") as info:
+        SegmentFeatures(functions={"q": f}).fit([["a", "b"]])
+    assert isinstance(info.value.__cause__, IndexError)
+
+
 def test_functions_may_return_booleans_of_numpy():
     X = [["a", "B"], ["c"]]
     rows = [

@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 
 from sklseq.data import ones as _ones
 from sklseq.features import TemplateFeatures, _grams, _template_transform
+from sklseq.features._family import distinct_names
 
 CHUNKING = [
     *(f"w[{i}]" for i in range(-2, 3)),
@@ -224,9 +225,37 @@ def test_separators_in_tokens_do_not_collide():
     assert features.fit_transform(X).rows.indices.tolist() == [0, 1, 2]
     assert features.get_feature_names_out().tolist() == [
         "w[0]|pos[0]=a|b|c",
-        "w[0]|pos[0]=a|b|c",
+        "w[0]|pos[0]=a|b|c (2)",
         "w[0]|pos[0]=x=y|=",
     ]
+
+
+def test_marks_and_macros_of_equal_names():
+    features = TemplateFeatures(["w[-1]"], boundary="mark", bos_eos=False).fit([["_B-1", "c"]])
+    assert features.get_feature_names_out().tolist() == ["w[-1]=_B-1", "w[-1]=_B-1 (2)"]
+    features = TemplateFeatures(["U:%x[0,0]", "U:%x[-1,0]"], bos_eos=False).fit([["a", "b"]])
+    assert features.get_feature_names_out().tolist() == ["U:a", "U:b", "U:a (2)"]
+
+
+separated = st.text(alphabet="a| ()2", max_size=4)
+
+
+@given(st.lists(st.tuples(separated, separated), min_size=1, max_size=30), st.integers(1, 2))
+def test_all_names_are_different(tokens, min_count):
+    X = [[a, b] for a, b in tokens] + [["a|a", "a"], ["a", "a|a"]] * 2
+    features = TemplateFeatures(["w[0]|w[1]"], bos_eos=False, min_count=min_count).fit(X)
+    names = features.get_feature_names_out().tolist()
+    counts = Counter(map(tuple, X))
+    assert len(set(names)) == len(names) == sum(n >= min_count for n in counts.values())
+    assert features.vocabulary_ == {name: i for i, name in enumerate(names)}
+
+
+@given(st.lists(st.sampled_from(["a", "a (2)", "a (3)", "a (2) (2)", "b"])))
+def test_only_further_copies_are_renamed(names):
+    got = distinct_names(names).tolist()
+    assert len(set(got)) == len(names)
+    firsts = [names.index(name) for name in set(names)]
+    assert [got[i] for i in firsts] == [names[i] for i in firsts]
 
 
 def test_unseen_tokens_give_no_attribute():

@@ -46,7 +46,7 @@ SLOW_FLAGS = {
     "title": lambda t: t.istitle(),
     "digit": lambda t: t != "" and all(c.isdigit() for c in t),
     "alpha": lambda t: t != "" and all(c.isalpha() for c in t),
-    "has_digit": lambda t: any(c.isdecimal() for c in t),
+    "has_digit": lambda t: any(c.isdigit() for c in t),
     "has_hyphen": lambda t: t.count("-") > 0,
     "has_inner_upper": lambda t: t[1:].lower() != t[1:],
     "punct": lambda t: t != "" and all(not (c.isalnum() or c.isspace()) for c in t),
@@ -115,6 +115,19 @@ def test_every_letter():
     expected = [[slow_token(token) for token in x] for x in X]
     assert names_of(features, packed) == expected
     assert names_of(features, features.transform(X[::7])) == expected[::7]
+
+
+def test_digits_are_those_of_isdigit():
+    features = TokenFeatures(**{**OFF, "flags": ["digit", "has_digit"]})
+    got = names_of(features, features.fit_transform([["²", "m²", "①", "٣", "½", "4"]]))[0]
+    both = ["w.digit", "w.has_digit"]
+    assert got == [both, ["w.has_digit"], both, both, [], both]
+
+
+def test_names_of_functions_and_kinds_may_be_equal():
+    features = TokenFeatures(**{**OFF, "word": True}, functions={"word": str.upper})
+    names = features.fit([["A", "b"]]).get_feature_names_out().tolist()
+    assert names == ["w.word=A", "w.word=A (2)", "w.word=b", "w.word=B"]
 
 
 def test_tables_are_those_of_the_fitted_values():
@@ -250,6 +263,11 @@ def test_columns_are_selected_by_name_or_position(form):
         ({"columns": 2}, FORMS["rows"], r"columns of X, \['c0', 'c1'\]; got 2"),
         ({"columns": []}, FORMS["rows"], "at least one column"),
         ({}, FORMS["rows"], "columns= must say which to read"),
+        ({"columns": ["w", "w"]}, FORMS["columns"], r"different columns; got \['w', 'w'\]"),
+        ({"columns": [0, "pos", -2]}, FORMS["columns"], "must hold different columns"),
+        ({"prefixes": [1, 2, 1]}, [["a"]], "'prefix1' is given twice. Remove one"),
+        ({"suffixes": [2, 2]}, [["a"]], "'suffix2' is given twice"),
+        ({"flags": ["title", "title"]}, [["a"]], "'title' is given twice"),
         ({"prefixes": -1}, [["a"]], "prefixes must be an integer n .* got -1"),
         ({"suffixes": "abc"}, [["a"]], "suffixes must be .* got 'abc'"),
         ({"flags": ["loud"]}, [["a"]], "flags must be .* got 'loud'"),
@@ -261,6 +279,7 @@ def test_columns_are_selected_by_name_or_position(form):
         ({"functions": [3]}, [["a"]], "must be callables of a token"),
         ({"functions": [str.lower, str.lower]}, [["a"]], "different names; two are 'lower'"),
         ({"functions": {"n": len}}, [["abc"]], "for the token 'abc' it returned 3.*PerToken"),
+        ({"functions": {"q": lambda t: t[2]}}, [["abc", "ab"]], "'q' fails for the token 'ab' "),
         ({}, [], "X holds no sequences"),
         ({}, [[3]], "Row 0 of sequence 0 of X must be a string"),
         ({}, [["a", None]], "row 1 of sequence 0, column 'w', is None"),
