@@ -181,7 +181,8 @@ def array_of_labels(
     message = f"Label {_plain(labels[row])!r} of {name}, at {where}, {problem}"
     if any(map(is_partial, labels)):
         raise PartialLabelError(
-            f"{message[:-1]}, or leave the sequence out (only CRFTagger reads None, NaN and sets)."
+            f"{message[:-1]}, or leave the sequence out (only training of CRFTagger, and score of "
+            "taggers, read None, NaN and sets)."
         )
     raise ValueError(message)
 

@@ -37,8 +37,11 @@ def join_any(allowed: AllowedLabels) -> AllowedLabels:
     return allowed._replace(codes=code[allowed.codes])
 
 
-def read_codes(y: Any, weights: np.ndarray) -> CodedLabels:
-    """Read the labels of sequences in blocks once; sequences of weight 0 get no codes."""
+def read_codes(y: Any, weights: np.ndarray, joined: bool = True) -> CodedLabels:
+    """Read the labels of sequences in blocks once; sequences of weight 0 get no codes.
+
+    ``joined``: whether sets of all labels get the code of any label, as in `join_any`.
+    """
     check_counts(len(weights), len(y))
     choices = Choices()
     found: list[list[np.ndarray]] = [
@@ -46,7 +49,9 @@ def read_codes(y: Any, weights: np.ndarray) -> CodedLabels:
         for s, labels in enumerate(y)
     ]
     classes, code, table = choices.allowed()
-    code = join_any(AllowedLabels(code, table)).codes.astype(np.min_scalar_type(len(table)))
+    if joined:
+        code = join_any(AllowedLabels(code, table)).codes
+    code = code.astype(np.min_scalar_type(len(table)))
     codes = [code[np.concatenate([np.zeros(0, np.uint8), *parts])] for parts in found]
     return CodedLabels(codes, classes, table)
 

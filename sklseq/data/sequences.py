@@ -582,14 +582,14 @@ _FORMS = {
 
 
 def _sequence_form(sequence: Any, s: int) -> str:
-    if is_sparse(sequence):
+    if is_sparse(sequence) and sequence.ndim == 2:
         return "sparse"
     if isinstance(sequence, np.ma.MaskedArray):
         raise ValueError(
             f"Sequence {s} of X is a masked array, whose mask would be lost; fill it: "
             "x.filled(value)."
         )
-    if isinstance(sequence, np.ndarray) and sequence.dtype != object:
+    if is_sparse(sequence) or (isinstance(sequence, np.ndarray) and sequence.dtype != object):
         if sequence.ndim != 2:
             raise ValueError(
                 f"Sequence {s} of X must be 2-D (n_steps, n_features); got shape "
@@ -677,7 +677,7 @@ def as_sequences(X: Any, *, finite: bool = True) -> Sequences:
 def _pack(matrices: list, form: str) -> Sequences:
     if form == "empty":
         return Sequences(np.zeros((0, 0)), np.zeros(len(matrices) + 1, dtype=np.int64))
-    matrices = [m if is_sparse(m) else _as_array(m, s) for s, m in enumerate(matrices)]
+    matrices = [m.tocsr() if is_sparse(m) else _as_array(m, s) for s, m in enumerate(matrices)]
     known = [m for m in matrices if m.ndim == 2]
     width = known[0].shape[1]
     for s, m in enumerate(matrices):

@@ -25,9 +25,11 @@ from sklseq.estimators.label_output import (
     gives_lists,
 )
 from sklseq.estimators.validation import (
+    check_flags,
     check_handle_invalid,
     check_room,
     in_shards,
+    nothing_to_score,
     other_width,
     read_sequences,
     refuse_options,
@@ -97,16 +99,23 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         Parameters
         ----------
         X : list of sequences
-        continued : array-like of bool, shape (n_sequences,), optional
+        continued : array-like of bool or of 0 and 1, shape (n_sequences,), optional
             Whether the first row given of each sequence continues earlier rows. Its transition
             features then have weight, as in all rows but the first of a sequence.
 
         Returns
         -------
         Potentials
+
+        Raises
+        ------
+        ValueError
+            If ``continued`` has another shape or other values.
         """
-        rows = self._scored(self._read(X, finite=False))
-        return rows.potentials(None if continued is None else np.asarray(continued))
+        X = self._read(X, finite=False)
+        if continued is not None:
+            continued = check_flags("continued", continued, len(X))
+        return self._scored(X).potentials(continued)
 
     def predict(
         self,
@@ -332,7 +341,8 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
             Or :class:`Shards`, a Dask bag or delayed shards, as in ``fit``.
         y : list of label sequences
             Rows whose label was not in training count as wrong. Rows of unknown label, None or NaN,
-            do not count; if y has a set of labels, each label of the set is right.
+            do not count; if y has a set of labels, each label of the set is right, and the row
+            counts even if these are all labels.
         sample_weight : array-like of shape (n_sequences,), optional
 
         Returns
@@ -347,7 +357,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         else:
             right, total = self._count_right(X, y, sample_weight)
         if not total > 0:
-            raise ValueError("score needs at least one row of positive weight and known label.")
+            raise nothing_to_score()
         return right / total
 
     def _count_right(self, X: Any, y: Any, sample_weight: Any) -> tuple[float, float]:
@@ -355,14 +365,15 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         X = self._read(X, blocks=True)
         if not isinstance(X, Sequences):
             return self._block_decoder().count_right(X, y, sample_weight)
+        weights = np.repeat(check_sample_weight(sample_weight, len(X)), X.lengths)
         try:
             truth = find_codes(read_labels(y, X), self.classes_)
         except PartialLabelError:
-            truth = PartialLabels.read(y, X).allowed(self.classes_, new=True)
-        weights = np.repeat(check_sample_weight(sample_weight, len(X)), X.lengths)
+            partial = PartialLabels.read(y, X)
+            truth = partial.allowed(self.classes_, new=True)
+            weights[partial.counts == 0] = 0  # sets of all labels count
         predicted = self._scored(X).best_codes()
         if isinstance(truth, AllowedLabels):
-            weights[truth.unknown] = 0
             right = truth.table[truth.codes, predicted]
         else:
             right = truth == predicted

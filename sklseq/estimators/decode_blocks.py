@@ -91,7 +91,7 @@ class BlockDecoder(NamedTuple):
         except PartialLabelError:
             if any(isinstance(one, Iterator) for one in [*X, *y]):
                 raise
-        partial = read_codes(y, np.ones(len(sources)))
+        partial = read_codes(y, np.ones(len(sources)), joined=False)
         at = find_codes(partial.classes, self.classes)
         right = np.zeros((len(partial.table), len(self.classes)), dtype=bool)
         right[:, at[at >= 0]] = partial.table[:, at >= 0]

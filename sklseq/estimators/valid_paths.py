@@ -37,8 +37,9 @@ def valid_paths(
     if callable(valid):
         return _first_valid(best.copy(), potentials, classes, check_valid(valid), unless)
     rules = span_rules(classes)
-    once = types_once(valid, rules.types)
-    chosen = np.array([label in once for label in rules.types])
+    # The rules of runs list the outside label too, which is the type of no label.
+    once = types_once(valid, [x for k, x in enumerate(rules.types) if k in rules.type_of])
+    chosen = np.array([label in once for label in rules.types], dtype=bool)
     return best_paths_once(best, potentials, rules, chosen, handle_invalid == "best")
 
 
@@ -47,19 +48,31 @@ def unless_invalid(handle_invalid: str) -> AbstractContextManager:
     return suppress(NoValidAnswerError) if handle_invalid == "best" else nullcontext()
 
 
-def check_valid(valid: Callable) -> Callable[[Any], Any]:
-    """Check that ``valid`` takes one argument; return it with a check of its results."""
+def check_valid(valid: Callable) -> Callable[[Any, int], bool]:
+    """Check that ``valid`` takes one argument; return it with a check of its results.
+
+    The function returned also takes the number of the sequence, for messages.
+    """
     if not takes(valid, 1):
         raise ValueError(
             "valid given as a function must take one argument, the labels or segments of one "
             f"sequence; got {valid!r}."
         )
 
-    def checked(answer: Any) -> Any:
-        found = valid(answer)
+    def checked(answer: Any, s: int) -> bool:
+        try:
+            found = valid(answer)
+            ok = bool(found)
+        except Exception as error:
+            raise ValueError(
+                f"The function valid must return True or False; for an answer of sequence {s} it "
+                f"failed with {type(error).__name__}: {error}"
+            ) from error
         if found is None:
-            raise ValueError(f"valid must return True or False; {valid!r} returned None.")
-        return found
+            raise ValueError(
+                f"valid must return True or False; {valid!r} returned None for sequence {s}."
+            )
+        return ok
 
     return checked
 
@@ -75,9 +88,9 @@ def types_once(valid: Any, types: list) -> list:
         )
     unknown = [label for label in valid if label not in types]
     if unknown:
+        known = f"span types are {', '.join(map(repr, types))}" if types else "it has none"
         raise ValueError(
-            f"valid names {unknown[0]!r}, which is no span type of the model; span types are "
-            f"{', '.join(map(repr, types))}."
+            f"valid names {unknown[0]!r}, which is no span type of the model; {known}."
         )
     return list(valid)
 
@@ -90,14 +103,14 @@ def repeated_labels(segments: list, once: list) -> list:
 
 def segmentation_rule(
     valid: ValidLike | None, classes: np.ndarray, outside: str | None
-) -> Callable[[list], Any]:
-    """Return a function: whether segments (start, stop, label) of one sequence are valid."""
+) -> Callable[[list, int], bool]:
+    """Return a function: whether segments (start, stop, label) of sequence s are valid."""
     if valid is None:
-        return lambda _: True
+        return lambda *_: True
     if callable(valid):
         return check_valid(valid)
     once = types_once(valid, [label for label in classes.tolist() if label != outside])
-    return lambda segments: not repeated_labels(segments, once)
+    return lambda segments, _: not repeated_labels(segments, once)
 
 
 def _first_valid(
@@ -106,7 +119,7 @@ def _first_valid(
 ) -> np.ndarray:  # fmt: skip
     emission, transition, start, end, offsets = potentials
     for s, (a, b) in enumerate(zip(offsets[:-1], offsets[1:])):
-        if valid(classes[codes[a:b]].tolist()):
+        if valid(classes[codes[a:b]].tolist(), s):
             continue
         mine = transition.part(a, b) if isinstance(transition, RowTransitions) else transition
 
@@ -114,10 +127,11 @@ def _first_valid(
             found, _ = nbest(emission[a:b], transition, None, n, start=start, end=end)[0]
             return list(found)
 
+        def of_sequence(path: Any, s: int = s) -> bool:
+            return valid(classes[path].tolist(), s)
+
         with unless:
-            codes[a:b] = first_valid(
-                paths, lambda path: valid(classes[path].tolist()), f"label paths of sequence {s}"
-            )
+            codes[a:b] = first_valid(paths, of_sequence, f"label paths of sequence {s}")
     return codes
 
 

@@ -13,12 +13,19 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from sklseq._lib.threads import check_n_jobs
 from sklseq.data.row_blocks import in_blocks
-from sklseq.data.sequences import Sequences, as_sequences, check_sample_weight, input_form
+from sklseq.data.sequences import (
+    Sequences,
+    as_numbers,
+    as_sequences,
+    check_sample_weight,
+    input_form,
+)
 from sklseq.data.types import ArrayLike, SequencesLike
 
 __all__ = [
     "ATTRIBUTES_WARNED",
     "check_choices",
+    "check_flags",
     "check_handle_invalid",
     "check_magnitude",
     "check_n_jobs",
@@ -28,6 +35,7 @@ __all__ = [
     "check_room",
     "check_same_roles",
     "in_shards",
+    "nothing_to_score",
     "other_width",
     "read_sequences",
     "refuse_options",
@@ -62,8 +70,13 @@ def read_sequences(
             return X, vectorizer
         raise ValueError(
             "X holds sequences in blocks, which this method does not read; pass arrays, such as "
-            "numpy.concatenate(list(blocks.read())) of RowBlocks, or use CRFTagger.fit, or "
-            "predict, predict_proba, predict_blocks or score of a tagger."
+            "numpy.concatenate(list(blocks.read())) of RowBlocks, or use fit or predict_proba of "
+            "CRFTagger, or predict, predict_blocks or score of a tagger."
+        )
+    if in_shards(X):
+        raise ValueError(
+            f"X is data in shards ({type(X).__name__}), which predict and score of a tagger read, "
+            "but not this method; call it for each shard."
         )
     form = input_form(X)
     if fit and form in ("dicts", "attributes"):
@@ -164,6 +177,19 @@ def check_numbers(estimator: Any, *names: str, least: float = 0, whole: bool = F
         check_number(name, getattr(estimator, name), least, whole)
 
 
+def check_flags(name: str, values: Any, n_sequences: int) -> np.ndarray:
+    """Return one bool for each sequence; raise unless values are booleans, 0 or 1."""
+    flags = as_numbers(values, name)
+    wrong = flags[(flags != 0) & (flags != 1)]
+    if flags.shape != (n_sequences,) or wrong.size:
+        got = f"the value {wrong[0]}" if wrong.size else f"shape {flags.shape}"
+        raise ValueError(
+            f"{name} must hold one boolean, 0 or 1, for each sequence of X, shape "
+            f"({n_sequences},); got {got}."
+        )
+    return flags.astype(bool)
+
+
 def check_choices(estimator: Any, **allowed: tuple) -> None:
     """Raise unless each parameter is one of the values allowed for it."""
     for name, choices in allowed.items():
@@ -215,6 +241,11 @@ def refuse_options(method: str, **given: Any) -> None:
             raise ValueError(
                 f"{name} needs sequences in memory; pass arrays, or leave {name} out of {method}."
             )
+
+
+def nothing_to_score() -> ValueError:
+    """Return the error of ``score`` on data of which no row counts."""
+    return ValueError("score needs at least one row of positive weight and known label.")
 
 
 def check_room(out: Any, n_labels: int, n_rows: int | None = None) -> None:

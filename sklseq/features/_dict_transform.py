@@ -89,14 +89,14 @@ def as_items(X: Any) -> list:
     if isinstance(X, Sequences):
         raise ValueError(
             "X must be a list of sequences, each a list of items; got Sequences, which are "
-            "features already. Leave DictFeatures out."
+            "features already: pass the items, or leave the extractor out."
         )
     sequences = list(X) if isinstance(X, Iterator) else list_sequences(X)
     for s, x in enumerate(sequences):
         if is_sparse(x) or (isinstance(x, np.ndarray) and x.dtype.kind in "biuf"):
             raise ValueError(
                 f"Sequence {s} of X must be a list of items; got a matrix of numbers, which are "
-                "features already. Leave DictFeatures out."
+                "features already: pass the items, or leave the extractor out."
             )
     return [
         _records(x, s) if isinstance(x, Mapping) or is_table(x) else x

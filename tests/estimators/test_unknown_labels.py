@@ -493,3 +493,44 @@ def test_pieces_name_sequence_and_row():
         y = [["O"] * 3, ["O"] * 500 + [other] + ["O"] * 99]
         with pytest.raises(ValueError, match="Unknown label 'zz' at row 500 of sequence 1"):
             CRFTagger().partial_fit([RowBlocks(x[:3]), RowBlocks(x)], y, classes=classes)
+
+
+SCORED = {
+    "crf": lambda: CRFTagger(l2=0.1),
+    "search": lambda: CRFTaggerCV(l2s=[0.1], cv=2),
+    "hmsvm": lambda: HMSVMTagger(random_state=0),
+    "zscore": ZScoreTagger,
+    "online": lambda: OnlineDecoder(CRFTagger(l2=0.1)),
+}
+
+
+@pytest.mark.parametrize("name", SCORED)
+@pytest.mark.parametrize("every", [set(LABELS), {*LABELS, "unseen"}])
+def test_score_counts_sets_of_all_labels(name, every):
+    rng = np.random.default_rng(5)
+    X = [rng.normal(size=(n, 3)) for n in (4, 3, 5, 2, 6)]
+    y = [[LABELS[k] for k in x.argmax(axis=1)] for x in X]
+    model = SCORED[name]().fit(X, y)
+    predicted, weights = model.predict(X), np.arange(1.0, 6)
+    wrong = [[LABELS[(LABELS.index(label) + 1) % 3] for label in labels] for labels in predicted]
+    items = [every, None, {"unseen"}, np.nan, {"a", "b"}]
+    truth = [
+        [(items + labels)[t + s] for t in range(len(labels))] for s, labels in enumerate(wrong)
+    ]
+
+    def expected(first):
+        rows = [
+            (weight, mine in item if isinstance(item, set) else mine == item)
+            for weight, *pair in list(zip(weights, predicted, truth))[first:]
+            for mine, item in zip(*pair)
+            if item is not None and item is not np.nan
+        ]
+        return np.average([right for _, right in rows], weights=[weight for weight, _ in rows])
+
+    assert_allclose(model.score(X, truth, weights), expected(0))
+    if name != "online":
+        assert_allclose(model.score([RowBlocks([x]) for x in X], truth, weights), expected(0))
+        shards = Shards([lambda: (X[1:], truth[1:], weights[1:])])
+        assert_allclose(model.score(shards), expected(1))
+    with pytest.raises(ValueError, match="score needs at least one row of positive weight and kn"):
+        model.score(X, [[None] * len(x) for x in X])

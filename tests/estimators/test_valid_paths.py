@@ -259,3 +259,30 @@ def test_segments_in_question_may_be_iterators():
     for one, expected in zip(found, model.predict_segment_proba(X, asked)):
         assert_array_equal(one, expected)
     assert list(map(len, found)) == list(map(len, asked))
+
+
+@pytest.mark.filterwarnings("ignore:y holds one label")
+@pytest.mark.parametrize("labels", [["O", "O"], ["O", "a"]])
+@pytest.mark.parametrize("name", [name for name in TAGGERS if "constrained" not in name])
+def test_outside_is_no_span_type(name, labels):
+    X, types = [np.eye(2), np.eye(2) * 2], sorted(set(labels) - {"O"})
+    model = TAGGERS[name]().fit(X, [labels, labels])
+    for valid in ("once", []):
+        assert model.predict(X[:1], valid=valid) == [labels]
+        assert [span.label for span in model.predict_spans(X[:1], valid=valid)[0]] == types
+    known = r"it has none\." if not types else r"span types are 'a'\."
+    with pytest.raises(ValueError, match="'O', which is no span type of the model; " + known):
+        model.predict(X, valid=["O"])
+
+
+@pytest.mark.parametrize("wrong", [lambda y: y[99] == 0, lambda _: np.ones(2) > 0])
+def test_failing_function(wrong):
+    X, y = spans_data(3)
+    model = CRFTagger(l2=0.01).fit(X, y)
+    with pytest.raises(ValueError, match=r"for an answer of sequence 0 it failed with ") as caught:
+        model.predict(X, valid=wrong)
+    assert caught.value.__cause__ is not None
+    potentials, segments = segment_problem(0)[:2]
+    segmenter = SemiCRFSegmenter().fit(potentials, segments)
+    with pytest.raises(ValueError, match=r"for an answer of sequence 0 it failed with "):
+        segmenter.predict(potentials, valid=wrong)

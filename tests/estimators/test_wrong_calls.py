@@ -4,6 +4,7 @@ import traceback
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -17,6 +18,7 @@ from sklseq import (
     OnlineDecoder,
     RowBlocks,
     SemiCRFSegmenter,
+    Shards,
     ZScoreTagger,
     ZScoreTaggerCV,
 )
@@ -400,3 +402,66 @@ def test_rows_of_a_pool_are_named_by_their_stream(parameters):
     pool.push_many(["a"], np.ones((1, 2)))
     with pytest.raises(ValueError, match="row 2 of stream 'a' holds nan in column 0"):
         pool.push_many(["b", "a", "b", "a"], np.array([[1, 0], [1, 0], [0, 1], [np.nan, 1]]))
+
+
+MODELS = {
+    "crf": lambda: CRFTagger(),
+    "transition features": lambda: CRFTagger(transition_features=[0]),
+    "hmsvm": lambda: HMSVMTagger(random_state=0),
+    "rbf": lambda: HMSVMTagger(kernel="rbf", random_state=0),
+    "zscore": lambda: ZScoreTagger(),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_continued_holds_flags(name):
+    model = MODELS[name]().fit(NUMBERS, Y)
+    expected = model.potentials(NUMBERS, continued=[False, True])
+    for flags in ([0, 1], np.array([0.0, 1.0]), (False, True)):
+        for a, b in zip(model.potentials(NUMBERS, continued=flags), expected):
+            np.testing.assert_equal(getattr(a, "score", a), getattr(b, "score", b))
+    for wrong in ([0, 2], [True], [[False, True]], ["a", "b"], True, [None, None], [np.nan, 0]):
+        with pytest.raises(ValueError, match=r"^continued must "):
+            model.potentials(NUMBERS, continued=wrong)
+
+
+SPARSE = ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"]
+
+
+@pytest.mark.parametrize("form", SPARSE)
+@pytest.mark.parametrize("kind", ["array", "matrix"])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_sparse_form(name, form, kind):
+    X = [getattr(sparse, f"{form}_{kind}")(x) for x in NUMBERS]
+    csr = [sparse.csr_array(x) for x in NUMBERS]
+    model = MODELS[name]().fit(X, Y)
+    other = MODELS[name]().fit(csr, Y)
+    np.testing.assert_equal(model.transition_, other.transition_)
+    assert model.predict(X) == model.predict([*X, []])[:-1] == other.predict(csr)
+    assert list(map(list, model.predict([RowBlocks(x) for x in X]))) == model.predict(X)
+
+
+def test_sparse_of_one_dimension():
+    with pytest.raises(ValueError, match=r"Sequence 1 of X must be 2-D .* got shape \(2,\)"):
+        CRFTagger().fit([sparse.csr_array(np.eye(2)), sparse.coo_array(np.ones(2))], Y)
+
+
+@pytest.mark.parametrize(
+    "method", ["predict_proba", "predict_nbest", "predict_spans", "potentials"]
+)
+def test_shards_where_not_read(method):
+    model = CRFTagger().fit(NUMBERS, Y)
+    with pytest.raises(ValueError, match=r"data in shards \(Shards\), which predict and score"):
+        getattr(model, method)(Shards([lambda: (NUMBERS, Y)]))
+
+
+def test_blocks_where_not_read():
+    model = ZScoreTagger(probability=True).fit([*NUMBERS] * 3, [*Y] * 3)
+    with pytest.raises(ValueError, match="or use fit or predict_proba of CRFTagger"):
+        model.predict_proba([RowBlocks(NUMBERS[0])])
+
+
+def test_segments_score_needs_weight():
+    segmenter = SemiCRFSegmenter().fit(NUMBERS, [[(0, 1, "N")], [(0, 1, "P")]])
+    with pytest.raises(ValueError, match="score needs at least one row of positive weight and kn"):
+        segmenter.score(NUMBERS, [[(0, 1, "N")], [(0, 1, "P")]], sample_weight=[0, 0])

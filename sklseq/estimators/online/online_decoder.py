@@ -16,10 +16,18 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._lib.callbacks import CallbackSupportMixin, fit_of_part, with_callbacks
 from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import split_labels
+from sklseq.data.labels import (
+    PartialLabelError,
+    as_label_sequences,
+    check_lengths,
+    find_codes,
+    split_labels,
+    unique_labels,
+)
+from sklseq.data.partial_labels import PartialLabels
 from sklseq.data.row_blocks import in_blocks
 from sklseq.data.segment_labels import labels_of_segments
-from sklseq.data.sequences import Sequences
+from sklseq.data.sequences import Sequences, check_sample_weight
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.label_output import as_chosen, cut_labels
 from sklseq.estimators.online.arriving import chain_of
@@ -34,7 +42,7 @@ from sklseq.estimators.online.pipelines import (
 from sklseq.estimators.online.pool import StreamPool
 from sklseq.estimators.online.sources import emissions_of, emissions_of_async
 from sklseq.estimators.online.stream import Emission, OnlineStream, StreamModel
-from sklseq.estimators.validation import check_n_jobs, check_number
+from sklseq.estimators.validation import check_n_jobs, check_number, nothing_to_score
 from sklseq.inference.chain.linear_chain import BLOCK_ROWS, best_paths, row_blocks
 from sklseq.inference.chain.online_rules import OnlinePaths, OnlineRule, decode_block
 from sklseq.metrics import token_accuracy
@@ -534,7 +542,9 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         ----------
         X : list of sequences
         y : list of label sequences
-            For a segmenter also lists of (start, stop, label): each row then has an IOB2 label.
+            As for the tagger: rows of unknown label, None or NaN, do not count, and each label of a
+            set is right. For a segmenter also lists of (start, stop, label): each row then has an
+            IOB2 label.
         sample_weight : array-like of shape (n_sequences,), optional
 
         Returns
@@ -542,7 +552,11 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         float
         """
         labels = self.predict(X)
-        return token_accuracy(self._labels_of(y, labels), labels, sample_weight=sample_weight)
+        y = self._labels_of(y, labels)
+        try:
+            return token_accuracy(y, labels, sample_weight=sample_weight)
+        except PartialLabelError:
+            return _known_accuracy(y, labels, sample_weight)
 
     def _labels_of(self, y: Any, labels: Any) -> Any:
         # IOB2 labels, if the estimator is a segmenter and y holds segments.
@@ -850,3 +864,18 @@ def make_latency_scorer(price: float = 0.01, metric: Callable = token_accuracy) 
             f"metric must be a function of true and predicted label sequences; got {metric!r}."
         )
     return _LatencyScorer(float(price), metric)
+
+
+def _known_accuracy(y: Any, labels: Any, sample_weight: ArrayLike | None) -> float:
+    # As score of a tagger: rows of unknown label do not count, all labels of a set are right.
+    predicted, offsets = as_label_sequences(labels)
+    partial, classes = PartialLabels.read(y), unique_labels(predicted)
+    lengths = np.diff(offsets)
+    check_lengths(lengths, np.diff(partial.offsets))
+    weights = np.repeat(check_sample_weight(sample_weight, len(lengths)), lengths)
+    weights = weights * (partial.counts > 0)
+    if not weights.any():
+        raise nothing_to_score()
+    truth = partial.allowed(classes, new=True)
+    right = truth.table[truth.codes, find_codes(predicted, classes)]
+    return float(weights @ right / weights.sum())

@@ -296,7 +296,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         segmenter = _last(self.estimator_)[0]
         rule = segmentation_rule(valid, segmenter.classes_, fitted_parameter(segmenter, "outside"))
         ranked = [found for found, _ in self._ranked(X)]
-        best = [next(filter(rule, found), None) for found in ranked]
+        best = [next((x for x in found if rule(x, s)), None) for s, found in enumerate(ranked)]
         for s, found in enumerate(best):
             if found is None and handle_invalid == "error":
                 raise NoValidAnswerError(

@@ -27,6 +27,7 @@ from sklseq.data.segment_labels import (
     write_segments,
 )
 from sklseq.data.segment_potentials import SegmentPotentials, SequencePotentials
+from sklseq.data.sequences import check_sample_weight
 from sklseq.data.types import (
     ArrayLike,
     ChoiceLike,
@@ -51,6 +52,7 @@ from sklseq.estimators.validation import (
     check_n_jobs,
     check_number,
     check_numbers,
+    nothing_to_score,
     other_width,
     warn_one_label,
 )
@@ -531,7 +533,7 @@ class SemiCRFSegmenter(
                     found[s] = search.best(X, s, segments)
             return
         valid = check_valid(valid)
-        broken = [s for s, segments in enumerate(found) if not valid(segments)]
+        broken = [s for s, segments in enumerate(found) if not valid(segments, s)]
         if broken:
             plan, psi, chain = self._program(X)
 
@@ -540,7 +542,11 @@ class SemiCRFSegmenter(
 
         for s in broken:
             with unless:
-                found[s] = first_valid(partial(best, s=s), valid, f"segmentations of sequence {s}")
+                found[s] = first_valid(
+                    partial(best, s=s),
+                    lambda segments, s=s: valid(segments, s),
+                    f"segmentations of sequence {s}",
+                )
 
     def _written(self, segments: list[np.ndarray]) -> list[list]:
         return [write_segments(rows, self.classes_, self._outside) for rows in segments]
@@ -833,6 +839,8 @@ class SemiCRFSegmenter(
         """
         X = self._read(X)
         true = labels_of_segments(y, X.lengths, self._outside)
+        if not check_sample_weight(sample_weight, len(X)) @ X.lengths > 0:
+            raise nothing_to_score()
         return float(span_f1(true, self.predict_labels(X), sample_weight=sample_weight))
 
 
