@@ -41,6 +41,20 @@ def test_crfsuite_gives_our_labels_and_marginals(tmp_path, seed, params):
         assert_allclose(again.predict_proba([x])[0], expected, rtol=1e-12)
 
 
+def test_values_of_equal_names_are_two_attributes(tmp_path):
+    X, y = [["a|b", "c"], ["a", "b|c"]] * 3, [["x", "y"], ["y", "x"]] * 3
+    extractor = TemplateFeatures(["w[0]|w[1]"], bos_eos=False)
+    model = make_pipeline(extractor, CRFTagger(boundaries=False, l2=0.1)).fit(X, y)
+    write_crfsuite_model(model, tmp_path / "model")
+    names = extractor.get_feature_names_out()
+
+    def items(x):
+        return [names[row.indices].tolist() for row in extractor.transform([x]).rows]
+
+    assert items(X[0]) != items(X[1])
+    assert_same(model, opened(tmp_path / "model"), X, items)
+
+
 def test_names_of_all_lengths(tmp_path):
     # Around the blocks of the hash function, and one that is much longer than the others.
     names = ["é" * n + "x" * k for n in range(20) for k in range(14)] + [
