@@ -29,6 +29,7 @@ FAULTS = [
     ("estimators/valid_paths.py", "if k in rules.type_of]", "]", "test_valid_paths"),
     ("estimators/semicrf/semicrf_segmenter.py", "@ X.lengths > 0", "@ X.lengths >= 0", "test_wrong_calls"),
     ("data/sequences.py", "is_sparse(sequence) and sequence.ndim == 2", "is_sparse(sequence)", "test_wrong_calls"),
+    ("estimators/semicrf/segment_reranker.py", "len(true)).any()", "len(true)).size", "test_segment_reranker"),
     # Objectives and solvers, in Python
     ("objectives/likelihood/long.py", "budget if packed else min(budget, BLOCKS_KEPT)", "budget", "test_long"),
     ("features/_extracted_blocks.py", "kept = max(0, n - self.before)", "kept = n", "test_extracted_blocks"),

@@ -217,6 +217,14 @@ def test_integers_are_off_by_half_a_step_at_most(tagger, tmp_path):
         assert (np.abs(found - tagger.coef_[names.index(name)]) <= step * 0.5000001).all()
 
 
+def test_numbers_in_place_of_items(tagger, tmp_path):
+    export(tagger, tmp_path / "model")
+    with pytest.raises(
+        ValueError, match=r"got a matrix of numbers, .* already: pass the items, or"
+    ):
+        runtime.load(tmp_path / "model").predict([np.eye(2)])
+
+
 def test_other_labels_and_a_tagger_without_weights(tmp_path):
     X, y = as_dicts(corpus(0)[0]), [[len(w) % 3 for w in x] for x in corpus(0)[0]]
     model = CRFTagger(l1=1e4).fit(X, y)

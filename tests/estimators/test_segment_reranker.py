@@ -317,3 +317,5 @@ def test_candidates_of_which_none_is_valid():
         reranker.predict(X, valid=["town"])
     with pytest.raises(ValueError, match="handle_invalid must be 'error' or 'best'"):
         reranker.predict(X, handle_invalid="raise")
+    with pytest.raises(ValueError, match="at least one row of positive weight"):
+        reranker.score(X, Y, sample_weight=np.zeros(len(X)))

@@ -167,7 +167,9 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
     n_jobs : int or None, default=None
         Threads, in training and prediction; sequences in blocks use one. With "adagrad" and "dual",
         weights depend on their number, within ``tol``: rows with hardly informative features may
-        get other labels.
+        get other labels. With float32, scores and probabilities of long dense sequences may differ
+        in the last digits with the number of threads, and of sequences in one call; predicted
+        labels are the same.
     verbose : int, default=0
         Above 0, the choices of gradient and solver are printed with their reasons, and after each
         iteration the solver's name and the objective, at the cost of an evaluation per pass of

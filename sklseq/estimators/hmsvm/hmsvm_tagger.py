@@ -169,7 +169,8 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         Threads, in prediction and in training by "smoothing". Other solvers train with one thread:
         two with weights of their own, added up after every 32 to 128 sentences, need 1.1 to 1.3
         times the passes, and more time to exchange weights than they gain. Of kernels that are
-        computed on demand, most time is spent in BLAS, which has threads of its own.
+        computed on demand, most time is spent in BLAS, which has threads of its own. Scores of
+        float32 models may differ in the last digits, as those of :class:`CRFTagger`.
     verbose : int, default=0
         Above 0, the objective or the mistakes of passes are printed.
     random_state : int, RandomState instance or None, default=None

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter
 from sklseq.data.segment_labels import Span, check_triple, labels_to_segments, segments_to_labels
+from sklseq.data.sequences import check_sample_weight
 from sklseq.data.types import ArrayLike, ColumnsLike, LabelsLike, SequencesLike, ValidLike
 from sklseq.estimators.folds import as_list, take
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
@@ -23,7 +24,12 @@ from sklseq.estimators.semicrf.segment_source import read_potentials
 from sklseq.estimators.semicrf.semicrf_segmenter import SemiCRFSegmenter
 from sklseq.estimators.semicrf.whole_features import fit_texts, texts_log_proba, whole_features
 from sklseq.estimators.valid_paths import segmentation_rule
-from sklseq.estimators.validation import check_handle_invalid, check_number, training_weights
+from sklseq.estimators.validation import (
+    check_handle_invalid,
+    check_number,
+    nothing_to_score,
+    training_weights,
+)
 from sklseq.features import SegmentFeatures, _columns
 from sklseq.inference.chain.once import NoValidAnswerError
 from sklseq.metrics import span_f1
@@ -382,6 +388,8 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         check_is_fitted(self, "coef_")
         outside = fitted_parameter(_last(self.estimator_)[0], "outside")
         true = _segments_of(y, outside)
+        if not check_sample_weight(sample_weight, len(true)).any():
+            raise nothing_to_score()
         return float(span_f1(true, self.predict(X), sample_weight=sample_weight))
 
 

@@ -500,7 +500,8 @@ class SemiCRFSegmenter(
         ------
         ValueError
             If ``valid`` has another form. If ``handle_invalid`` is "error", and a sequence has no
-            valid segmentation (a function: none among its 4,096 best) or too many labels repeat.
+            valid segmentation (a function: none among its 4,096 best), or k labels repeat and
+            n_labels · 2^k exceeds 1,024.
         """
         check_handle_invalid(handle_invalid)
         X = self._read(X)

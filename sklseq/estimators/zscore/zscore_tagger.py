@@ -213,7 +213,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         With a kernel, that CRF has its weights in the kernel's space.
         ``refine`` includes this.
     n_jobs : int or None, default=None
-        Threads.
+        Threads. Scores of float32 models may differ in the last digits, as those of
+        :class:`CRFTagger`.
     verbose : int, default=0
         Above 0, residuals are printed.
     random_state : int, RandomState instance or None, default=None
