@@ -1,4 +1,6 @@
-"""Integer kernels of the extractors: strings become codes once, the rest is integer arithmetic.
+"""Compiled loops of ``TemplateFeatures``: tokens to codes, pairs of codes to codes, attributes.
+
+Each string is converted to an integer code once; all other steps are integer arithmetic.
 
 A *code* is a positive int32; 0 means "no value" (outside the sequence, or never seen in training),
 and every table maps it to "no attribute", so the loops need no tests for boundaries.
@@ -28,7 +30,7 @@ def encode_column(
     list sequences,  # of token lists, of lists of rows, or of lists of dict rows
     str form,  # "tokens", "rows" or "dicts"
     key,  # index (rows) or name (dicts) of the column
-    NameTable table,  # of the tokens; grows if grow      IN / OUT
+    NameTable table,  # numbers of the tokens; extended if grow      IN / OUT
     Py_ssize_t first_code,  # code of the table's first token
     const int64_t[::1] starts,  # (n_sequences,) position of each sequence's first row
     int32_t[::1] codes,  # (n_positions,)   OUT, only where there are rows
@@ -56,7 +58,7 @@ def encode_column(
 cdef int _encode_some(
     list tokens, Py_ssize_t first, NameTable table, Py_ssize_t first_code, int32_t *codes, bint grow
 ) except -1:
-    # Strings, then slots, then names in them: cache misses of several tokens overlap.
+    # Prefetch strings, slots and names of several tokens, so that their cache misses overlap.
     cdef Py_ssize_t i, n = min(TOGETHER, len(tokens) - first)
     cdef PyObject *token
     cdef uint64_t hashes[TOGETHER]
@@ -121,7 +123,7 @@ cdef object _not_a_string(object token, Py_ssize_t s, Py_ssize_t t, object key):
 
 
 def plain_columns(list sequences, name):
-    """The lists of a column of sequences that are dicts of lists; None if one is not."""
+    """Return the lists of a column if all sequences are dicts of lists, otherwise None."""
     cdef list columns = []
     cdef PyObject *values
     for sequence in sequences:

@@ -1,4 +1,4 @@
-"""Reader of items, which are dicts or collections of attribute strings: names become numbers.
+"""Reader of items (dicts or collections of attribute strings), which numbers attribute names.
 
 An item is walked once. Its keys and values are queued as pointers and looked up in batches: types
 and hashes, then the slots of the table, then the names in them, so that the cache misses of one
@@ -47,7 +47,7 @@ cdef struct Query:  # the attribute ``key``, or "key:value"
     double weight
     Py_ssize_t row  # of its sequence
     int32_t number  # -1: to look up
-    bint is_odd  # not of the types that are looked up together
+    bint is_odd  # not of the types that batched look-ups support
 
 
 # --- items to rows -----------------------------------------------------------------------
@@ -117,7 +117,7 @@ cdef class ItemReader:
             let_go(self.keys[i].text)
 
     cdef tuple arrays(self):
-        """Indices, weights and indptr, of their final lengths."""
+        """Return indices, weights and indptr, cut to their final lengths."""
         self.indices = self.weights = self.ends = None
         self.indices_array.resize(self.n, refcheck=False)
         if not self.all_ones:
@@ -162,7 +162,7 @@ cdef class ItemReader:
         return 0
 
     cdef int _queue_other(self, object item, Py_ssize_t row) except -1:
-        """Read an item whose keys and values may not live longer than this call."""
+        """Read an item whose keys and values may be freed after this call."""
         self._empty_queue()
         self._end_rows(row)
         if isinstance(item, Mapping):
@@ -193,7 +193,7 @@ cdef class ItemReader:
                 let_go(self.queue[i].value)
 
     cdef bint _hash_queued(self) except -1:
-        """Hash what is queued; return whether some of it is odd."""
+        """Hash the queued attributes; return whether some are of other types (``is_odd``)."""
         cdef Py_ssize_t i
         cdef bint any_is_odd = False
         cdef Key *key
@@ -232,7 +232,7 @@ cdef class ItemReader:
         return not overflow and isfinite(weight[0])
 
     cdef inline Key *_key(self, PyObject *text) except NULL:
-        """The hash of a key, remembered by its address."""
+        """Return the hash of a key, cached by its address."""
         cdef uint64_t home = (<uint64_t><uintptr_t>text * BASE) >> 32, i
         cdef Key *key
         for i in range(PROBED):
@@ -277,7 +277,7 @@ cdef class ItemReader:
     # --- rows ---
 
     cdef inline int _end_rows(self, Py_ssize_t row) except -1:
-        """Go on to a row of the sequence."""
+        """Begin a row of the sequence."""
         while self.row < row:
             self.unchecked |= self.n - self.first > SCANNED
             self.row += 1
@@ -329,7 +329,7 @@ cdef class ItemReader:
         return 0
 
     cdef int _store_weights(self) except -1:
-        # Most data needs no weights, so they are stored from the first that is not 1.
+        # Most data needs no weights: weights are stored only from the first one that is not 1.
         self.all_ones = False
         self.weights_array = np.empty(len(self.indices_array))
         self.weights = self.weights_array

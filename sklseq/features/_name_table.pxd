@@ -1,4 +1,4 @@
-"""Numbers of names, found by a string or by a pair of strings."""
+"""Declarations and inlined look-ups of the hash table of names."""
 
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_KIND
@@ -64,7 +64,7 @@ cdef inline NameSlot *first_slot(NameTable table, uint64_t hash) noexcept:
 cdef inline int32_t find_name(
     NameTable table, PyObject *key, PyObject *value, uint64_t hash
 ) noexcept:
-    """The number of the name ``key`` or "key:value" of this hash, or -1."""
+    """Return the number of the name ``key`` or "key:value" with this hash, or -1."""
     cdef uint64_t at = (hash >> 32) & table.mask
     cdef NameSlot *slot = table.slots + at
     while slot.code != 0:
@@ -76,7 +76,7 @@ cdef inline int32_t find_name(
 
 
 cdef inline void prefetch_name(NameTable table, uint64_t hash) noexcept:
-    """Prefetch the name in the first slot, which was prefetched before."""
+    """Prefetch the name in the first slot; the slot must be in the cache."""
     cdef const char *name = <const char *>first_slot(table, hash).name
     prefetch(name)
     prefetch(name + 64)  # a string's letters begin 40 bytes in

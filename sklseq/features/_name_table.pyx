@@ -1,4 +1,7 @@
-"""Table of names: columns of attributes, or codes of tokens."""
+"""Hash table from names to numbers: columns of attributes, or codes of tokens.
+
+``DictFeatures``, ``TemplateFeatures`` and the readers of token columns use it.
+"""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, uint32_t, uint64_t
@@ -11,7 +14,7 @@ from sklseq.features._hash cimport hash_on, mixed
 cdef class NameTable:
     """Numbers of names, found by a pair (key, value) without building "key:value".
 
-    It depends on the names alone and look-ups do not change it, so it need not be pickled and
+    The table can be rebuilt from the names, so it is not pickled. Look-ups do not change it, so
     threads may share it.
     """
 
@@ -41,7 +44,7 @@ cdef class NameTable:
         return 0
 
     cdef int32_t insert(self, PyObject *key, PyObject *value, uint64_t hash) except -1:
-        """Number a name of this hash that is not in the table."""
+        """Add a name with this hash, which is not in the table; return its number."""
         cdef str name = str.__str__(<object>key)
         if value != NULL:
             name = name + ":" + str.__str__(<object>value)

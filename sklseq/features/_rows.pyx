@@ -1,4 +1,4 @@
-"""Integer kernels on the rows of all sequences: gather, window, join, match, hash."""
+"""Compiled loops of the extractors over the rows of all sequences: gather, window, join, hash."""
 
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject
@@ -112,14 +112,14 @@ def match_entries(
     const uint64_t[:, ::1] slots,  # (node + 1) << 32 | code -> node; the root is node 0
     int shift,
     const uint8_t[::1] is_entry,  # (n_nodes + 1,)
-    uint8_t[::1] tags,  # (n_rows,) bit 1: an entry begins here, bit 2: one goes on   OUT
+    uint8_t[::1] tags,  # (n_rows,) bit 1: an entry begins here, bit 2: one continues   OUT
 ):
     """Mark the longest entry from each row, unless an entry from an earlier row contains it."""
     cdef Py_ssize_t s, t, u, stop, reach
     cdef uint64_t key, at, node, mask = slots.shape[0] - 1
     with nogil:
         for s in range(offsets.shape[0] - 1):
-            reach = offsets[s]  # end of the entry that reaches farthest so far
+            reach = offsets[s]  # largest end of an entry so far
             for t in range(offsets[s], offsets[s + 1]):
                 tags[t] = 2 if reach > t else 0
                 node, stop = 0, t

@@ -1,7 +1,7 @@
-"""Table of the attributes of single tokens: words, affixes, shapes, flags.
+"""Table of the attributes of single tokens (words, affixes, shapes, flags), for ``TokenFeatures``.
 
-The values of all kinds are read from the letters of a token and looked up as letters. A value
-becomes a string only when it is new in ``fit``.
+The values of all kinds are arrays of letters derived from a token. Hash tables find the attribute
+number of a value without making a string; only new values in ``fit`` become strings.
 """
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -74,7 +74,7 @@ cdef void _fill_constants() noexcept:
 _fill_constants()
 
 
-cdef struct Spelling:  # of a token
+cdef struct Spelling:  # letters of a token, of its lower case and its shapes
     uint32_t *word
     uint32_t *lower
     uint32_t *shape
@@ -88,9 +88,9 @@ cdef Spelling _in_buffer(uint32_t *p, Py_ssize_t longest) noexcept:
 
 
 cdef enum:
-    ROOM = 6  # letters of a spelling for each of the token: lower case has at most three for one
+    ROOM = 6  # buffer size per letter of a token: lower case needs up to three for one letter
     TOGETHER = 8  # tokens looked up together
-    PACKED = 7  # letters that fit a number, beside their number
+    PACKED = 7  # letters that fit one 64-bit number, together with their count
 
 
 cdef int _spell(str token, Spelling *s) except -1:
@@ -121,7 +121,7 @@ cdef int _spell(str token, Spelling *s) except -1:
                 is_title_case &= after_cased
         after_cased = (bits & (IS_UPPER | IS_TITLE | IS_LOWER)) != 0
         s.word[i], s.shape[i] = c, shape
-        s.lower[i] = <uint32_t>c + (32 if bits & HAS_LOWER else 0)  # if it is of ASCII
+        s.lower[i] = <uint32_t>c + (32 if bits & HAS_LOWER else 0)  # valid for ASCII
         if s.n_short == 0 or s.short_shape[s.n_short - 1] != shape:
             s.short_shape[s.n_short] = shape
             s.n_short += 1
@@ -164,7 +164,7 @@ def short_shapes(list tokens):
 # --- values to numbers -------------------------------------------------------------------
 
 cdef struct Slot:
-    uint64_t value  # short values as one number, else the address of the string
+    uint64_t value  # a short value packed into one number, otherwise the address of its string
     uint32_t tag  # low bits of the hash
     uint32_t code  # number + 1; 0: free
 
@@ -191,22 +191,22 @@ cdef class TokenTable:
     Parameters
     ----------
     kinds : list of Kind
-        Those of the form "function" come last and are left to the caller.
+        Kinds of the form "function" come last and are handled by the caller.
     prefixes : list of str
-        What precedes the values of each kind in the names of attributes.
+        Text before the values of each kind in the names of attributes.
     values : list of dict of str to int
         Numbers of the values of each kind.
     n_hashed : int
         ``2**k``: numbers are hashes of names. 0: by ``values``.
     first : int
-        New values are numbered from here and added to ``values``; -1: they have no number.
+        New values are numbered from ``first`` and added to ``values``; -1: they get no number.
     """
 
     cdef readonly list kinds, prefixes, values
-    cdef public Py_ssize_t next  # number
-    cdef list names, memory  # own what the slots refer to, and the slots
+    cdef public Py_ssize_t next  # number of the next new value; -1: none
+    cdef list names, memory  # owners of the strings of the slots, and of the slots
     cdef dict shared  # one string for equal values of several kinds
-    cdef Kind *parts  # of the kinds that are read here
+    cdef Kind *parts  # the kinds that are not functions
     cdef Py_ssize_t n_parts
     cdef uint64_t n_hashed
 
@@ -249,7 +249,7 @@ cdef class TokenTable:
         return 0
 
     def read(self, list tokens):
-        """Row ends (int64) and attributes (int32) of the tokens, which are of the type str."""
+        """Return row ends (int64) and attributes (int32) of the tokens, which must be str."""
         cdef Py_ssize_t i, k, first, stop, n = 0, longest = max(map(len, tokens), default=0)
         letters_array = np.empty(TOGETHER * ROOM * longest, dtype=np.uint32)
         queries_array = np.empty(TOGETHER * (self.n_parts + 1) * sizeof(Query), dtype=np.uint8)
@@ -282,7 +282,7 @@ cdef class TokenTable:
         return ends_array, numbers_array[:n]
 
     cdef Py_ssize_t _ask(self, Spelling *s, Query *queries) noexcept:
-        """Hash the values of a token; return how many it has."""
+        """Hash the values of a token; return their number."""
         cdef Py_ssize_t k, i, n_queries = 0
         cdef Kind *kind
         cdef Query *query
@@ -370,7 +370,7 @@ cdef inline void _value(Spelling *s, Kind *kind, Query *query) noexcept:
 
 
 cdef uint64_t _packed_text(str value) noexcept:
-    """A value of at most ``PACKED`` letters of Latin-1 as one number, else 0."""
+    """Return a value of at most ``PACKED`` Latin-1 letters as one number, otherwise 0."""
     cdef Py_ssize_t i, n = PyUnicode_GET_LENGTH(value)
     cdef uint64_t packed = 0
     if n > PACKED or PyUnicode_KIND(value) != 1:
