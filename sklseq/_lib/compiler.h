@@ -1,15 +1,15 @@
 /* Instructions to the compiler that Cython cannot express.
  *
- * SKLSEQ_SUM   a loop that is not inlined: within the loops around it GCC no longer sees that a
- *              block of lanes fits the registers (measured at L = 100: half as fast).
- * SKLSEQ_MAX   in addition NaN and the sign of zero do not matter. Otherwise GCC turns
- *              `v > best ? v : best` into one number at a time, compared in one kind of register
- *              and moved in another. Scores are never NaN or +inf, and the processor's maximum of
- *              whole registers orders -inf below any number. The constant -inf stands in these
- *              functions only as max(-inf, v), of which the only simplification, v, is right.
+ * SKLSEQ_SUM   a loop that is not inlined: if it were, GCC would not keep a block of lanes in
+ *              registers (measured at L = 100: half as fast).
+ * SKLSEQ_MAX   as SKLSEQ_SUM, and the compiler may ignore NaN and the sign of zero. Otherwise GCC
+ *              compiles `v > best ? v : best` to scalar code that moves values between two kinds
+ *              of registers. Scores are never NaN or +inf, and the vector maximum of processors
+ *              orders -inf below any number. These functions use the constant -inf only in
+ *              max(-inf, v), which the compiler can simplify to v only.
  * SKLSEQ_UNROLL_TWICE   before a loop over rows that is bound by the latency of maxima.
- * sklseq_one_row_at_a_time   left alone, GCC vectorises across the rows of a matrix, which costs
- *              it shuffles; past this point it takes the lanes of one row instead.
+ * sklseq_one_row_at_a_time   a barrier after which GCC vectorises over the lanes of one row; without
+ *              it, GCC vectorises across the rows of a matrix, which takes shuffles.
  */
 #ifndef SKLSEQ_COMPILER_H
 #define SKLSEQ_COMPILER_H
@@ -40,7 +40,7 @@
 #define SKLSEQ_FOUR_ROWS_FIT 0
 #endif
 
-/* f(0) ... f(n - 1): loops over rows that stay in registers are written out by the preprocessor. */
+/* f(0) ... f(n - 1), written out by the preprocessor: loops over rows that stay in registers. */
 #define SKLSEQ_ROWS_1(f) f(0)
 #define SKLSEQ_ROWS_4(f) f(0) f(1) f(2) f(3)
 #define SKLSEQ_ROWS_8(f) SKLSEQ_ROWS_4(f) f(4) f(5) f(6) f(7)

@@ -1,12 +1,12 @@
-/* exp in operations that compilers vectorise, which calls of the C library's are not.
+/* exp in operations that compilers vectorise, unlike calls of the C library's function.
  *
  * x = n · ln 2 + r with n whole and |r| ≤ ln 2 / 2; exp(x) = 2^n · (1 + r + r² · q(r)), where q is the
  * polynomial that is nearest to (exp(r) - 1 - r) / r² in the largest error, below 2e-17 of exp(r) for
  * double (degree 9), 1e-8 for float (degree 4). Adding 1.5 · 2^52 (2^23) to x / ln 2 rounds it, and
- * leaves n in the lowest bits, from where a shift takes it to the exponent. The result is right to
- * the last bit but one.
+ * leaves n in the lowest bits, which a shift moves to the exponent. The result is right to the last
+ * bit but one.
  *
- * What would not be a normal number is 0; -inf gives 0 and NaN gives NaN.
+ * Results below the least normal number are 0; -inf gives 0 and NaN gives NaN.
  */
 #ifndef SKLSEQ_EXPONENTIAL_H
 #define SKLSEQ_EXPONENTIAL_H

@@ -1,4 +1,4 @@
-"""How rows are cut into lanes: a width is 2, 4 or a multiple of 8 numbers.
+"""Lanes: parts of rows of a fixed length. The width of a row is 2, 4 or a multiple of 8 numbers.
 
 The number of lanes is passed as a type, so that the compiler knows the length of the innermost
 loops in each instance of a kernel and keeps a block of lanes in registers.
