@@ -94,8 +94,10 @@ class OrthantSearch(Search):
             promise = self._promise(u)
             if not promise > 0:
                 return False
-            if self.history.used and self._try_free(u, promise):
-                return True
+            if self.history.used:
+                if self._try_free(u, promise):
+                    return True
+                self.history.forget()  # the pairs of other free weights misled the step
             value = self.evaluate(u, self.g_old)
             if value <= self.value - SUFFICIENT_DECREASE * promise:
                 self.trial[:] = u

@@ -137,6 +137,17 @@ def test_few_long_documents_take_few_iterations():
     assert CRFTagger(solver="adagrad").fit(rows, y).n_iter_ <= 100
 
 
+def test_pairs_are_dropped_if_their_step_fails():
+    # Columns in units of 1e-3 to 1e3; with the pairs kept, training ends at 79.6.
+    rng, n, L, d = np.random.default_rng(36), 184, 26, 5
+    p = (1.0 + np.arange(L)) ** -2.5
+    y = rng.choice(L, size=n, p=p / p.sum())
+    rows = rng.normal(size=(n, d)) + rng.normal(size=(L, d))[y] + 5 * rng.normal(size=d)
+    rows *= 10 ** (3 * rng.uniform(-1, 1, size=d))
+    model = CRFTagger(l1=0.1, l2=0.0017).fit([row[None] for row in rows], [[k] for k in y])
+    assert model.objective_ < 1.01 * 77.784
+
+
 def test_the_choice_of_the_solver_is_printed(capsys):
     X, y = make_text(0)
     model = CRFTagger(verbose=1).fit(X, y)
