@@ -82,15 +82,15 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         Weight of the squared L2 penalty.
     solver : {"auto", "dual", "adagrad", "lbfgs"}, default="auto"
         "dual": exponentiated gradient ascent in the dual (alias "eg"), one sequence at a time, with
-        a duality gap as certificate; ``l2 > 0`` only; the fastest with strong penalties.
-        "adagrad": 10 passes of stochastic gradient steps, one sequence at a time, then "lbfgs" with
-        second derivatives for frequent features as its initial Hessian: half the time of "lbfgs"
-        alone, or less. "lbfgs": all data at once; with ``l1 > 0``, on the weights that are not held
-        at zero (alias "owlqn"). "auto": "lbfgs" for dense data, fewer than 10,000 rows, or a start
-        from earlier weights (``warm_start``); otherwise "adagrad", or "dual" if ``l2`` is at least
-        an eighth of the mean squared norm of a row (the number of its features, if all values are
-        one). "dual" keeps 8 bytes for each row and label, and for each sequence and transition that
-        has a weight; "auto" does not take it if that is more than four times
+        a duality gap as certificate; ``l2 > 0`` only; the fastest with strong penalties. "adagrad":
+        10 passes of stochastic gradient steps, one sequence at a time (7 with few features), then
+        "lbfgs" with second derivatives for frequent features as its initial Hessian: half the time
+        of "lbfgs" alone, or less. "lbfgs": all data at once; with ``l1 > 0``, on the weights that
+        are not held at zero (alias "owlqn"). "auto": "lbfgs" for dense data, fewer than 10,000
+        rows, or a start from earlier weights (``warm_start``); otherwise "adagrad", or "dual" if
+        ``l2`` is at least an eighth of the mean squared norm of a row (the number of its features,
+        if all values are one). "dual" keeps 8 bytes for each row and label, and for each sequence
+        and transition that has a weight; "auto" does not take it if that is more than four times
         ``sklearn.get_config()["working_memory"]`` MiB.
     gradient : {"auto", "forward-backward", "checkpoint", "streaming"}, default="auto"
         Computation of gradients; all give the same numbers.
@@ -153,7 +153,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         "adagrad", periods have at least five iterations, and the estimate is d / (1 - r), or the
         rest of a decrease by a power of the number of iterations, if that is more. (In 61 runs on
         six corpora after "adagrad", no excess was above ``tol`` at 1e-2, and 5 at 1e-3, 1.7 times
-        ``tol`` at most.)
+        ``tol`` at most.) With ``l1 > 0`` and columns of very different units, estimates can be
+        too low: scale these columns.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one.
     early_stopping : bool, default=False

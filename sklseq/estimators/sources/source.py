@@ -19,7 +19,11 @@ from sklseq.estimators.validation import (
     read_sequences,
     training_weights,
 )
-from sklseq.objectives.likelihood.label_curvature import LabelCurvature, label_curvature
+from sklseq.objectives.likelihood.label_curvature import (
+    LabelCurvature,
+    label_curvature,
+    n_in_blocks,
+)
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.long import Plan
 from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
@@ -135,6 +139,10 @@ class Source(AbstractContextManager):
         """Second derivatives of the likelihood in weights of frequent features, or None."""
         return None
 
+    def has_curvature_of_all(self, scores: ScoreMap) -> bool:
+        """Whether `curvature` has the weights of all features."""
+        return False
+
     def centred(self, scores: ScoreMap, l2: float) -> CentredColumns | None:
         """Gradients in weights of centred columns; None if all column means are near 0."""
         return None
@@ -246,6 +254,10 @@ class RowSource(Source):
 
     def curvature(self, likelihood: LogLikelihood, w: np.ndarray) -> LabelCurvature | None:
         return label_curvature(likelihood, self.X, w) if self.X.is_sparse else None
+
+    def has_curvature_of_all(self, scores: ScoreMap) -> bool:
+        n = scores.n_features
+        return self.X.is_sparse and n_in_blocks(n, scores.n_labels) == n
 
     def centred(self, scores: ScoreMap, l2: float) -> CentredColumns | None:
         return centred_columns(scores, self.X.rows, l2)

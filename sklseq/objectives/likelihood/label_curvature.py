@@ -12,7 +12,7 @@ from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.scores.design import _linear, without_zeros
 from sklseq.objectives.scores.score_map import ScoreMap, Weights
 
-__all__ = ["LabelCurvature", "label_curvature"]
+__all__ = ["LabelCurvature", "label_curvature", "n_in_blocks"]
 
 # Rows of the sample, and largest total number of entries of the blocks. (Training takes as long
 # with an eighth of CoNLL-2002's rows as with all; a fifth of letters costs 1 iteration more of 14.)
@@ -60,6 +60,12 @@ class LabelCurvature(NamedTuple):
     least: np.ndarray
 
 
+def n_in_blocks(n_features: int, n_labels: int) -> int:
+    """Number of features that have blocks."""
+    most = n_features if n_features <= FEW else MOST
+    return min(most, int(np.sqrt(ROOM / n_labels)))
+
+
 def label_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurvature:
     """Estimate blocks of the Hessian of ``f`` at w, without penalties, from a sample of rows.
 
@@ -76,8 +82,7 @@ def label_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurva
     rows, p = _sampled(f, X, w)
     rows = without_zeros(X.rows[rows])
     frequent = np.argsort(-np.bincount(rows.indices, minlength=rows.shape[1]), kind="stable")
-    most = len(frequent) if len(frequent) <= FEW else MOST
-    frequent = frequent[: min(most, int(np.sqrt(ROOM / L)))]
+    frequent = frequent[: n_in_blocks(len(frequent), L)]
     sizes, rows = _sizes(f.scores, frequent), rows[:, frequent]
     rows.data = rows.data / sizes[rows.indices]
     blocks = np.zeros((L, len(frequent), len(frequent)))
