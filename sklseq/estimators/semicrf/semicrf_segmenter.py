@@ -172,9 +172,9 @@ class SemiCRFSegmenter(
         Iterations of L-BFGS; for the hinge loss, passes of block-coordinate Frank-Wolfe.
     tol : float, default=1e-3
         Largest relative excess of the objective over its minimum, proved or estimated as by "lbfgs"
-        of :class:`CRFTagger`. For the hinge loss the bound is ``50 · tol`` of the objective reached,
+        of :class:`CRFTagger`. For the hinge loss the bound is ``50 · tol`` of the value reached,
         and proved. For the softmax-margin the bound is ``10 · tol`` on an estimate that is several
-        times too high on text; on few rows of few numbers the excess was up to ``7 · tol``.
+        times too high on text; on few rows of few numbers, the excess was up to ``7 · tol``.
         Smaller values take longer and change F1 by less than 0.2 points (references, addresses).
     calibrate : int or None, default=None
         Number of folds for the calibration of probabilities: weights are divided by the temperature
