@@ -212,7 +212,9 @@ def test_options_that_a_last_step_does_not_take():
     with pytest.raises(ValueError, match="SemiCRFSegmenter takes no scheme; leave it out"):
         segment_proba(segmenter, TOKENS, GOLD, scheme="iob2")
     online = OnlineDecoder(make_pipeline(TokenFeatures(), CRFTagger(l2=0.1))).fit(TOKENS, LABELS)
-    with pytest.raises(ValueError, match="valid is a rule on whole sequences, and labels of"):
+    with pytest.raises(
+        ValueError, match="valid is a rule on whole sequences, but an OnlineDecoder emits"
+    ):
         spans(online, TOKENS, valid="once")
 
 

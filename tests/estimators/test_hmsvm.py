@@ -747,7 +747,7 @@ def test_verbose(capsys):
         ({"gamma": 0}, "gamma must be above 0 and finite; got 0"),
         ({"gamma": "wide"}, "gamma must be 'scale', 'auto' or a number"),
         ({"degree": 0}, "degree must be an integer of at least 1; got 0"),
-        ({"coef0": -1.0}, "coef0 must be finite and not negative"),
+        ({"coef0": -1.0}, "coef0 must be finite and at least 0"),
         ({"n_jobs": 0}, "n_jobs must be None or an integer other than 0"),
         ({"loss": "squared"}, "loss must be 'hamming', 'zero_one', .*; got 'squared'"),
         ({"loss": None}, "loss must be 'hamming', 'zero_one', a matrix, a dict .*; got None"),

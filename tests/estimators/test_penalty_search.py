@@ -318,7 +318,10 @@ def test_inputs_stay_as_they_are():
 @pytest.mark.parametrize(
     ("search", "message"),
     [
-        (CRFTaggerCV(l2s=[]), r"l2s must be a list of finite numbers of at least 0, or how many"),
+        (
+            CRFTaggerCV(l2s=[]),
+            r"l2s must be a list of finite numbers of at least 0, or the number of",
+        ),
         (CRFTaggerCV(l2s=[-1]), "l2s must be"),
         (CRFTaggerCV(l1s="x"), "l1s must be"),
         (CRFTaggerCV(l1s=[np.nan]), "l1s must be"),

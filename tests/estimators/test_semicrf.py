@@ -383,7 +383,7 @@ def test_online_decoder_of_segments(fitted):
         for (i, j, _), time in zip(*emitted[s], strict=True):
             assert (decoded.times[s][i:j] == time).all()
             assert time >= j - 1
-    with pytest.raises(ValueError, match="strategy='closure' only"):
+    with pytest.raises(ValueError, match="segmenter needs strategy='closure'"):
         OnlineDecoder(SemiCRFSegmenter()).fit(X, y)
     for use in (lambda: decoder.latency_report(X), decoder.stream, lambda: decoder.iter(X[0])):
         with pytest.raises(TypeError, match="SemiCRFSegmenter labels segments"):
@@ -396,7 +396,7 @@ def test_a_decoder_of_segments_refuses_what_it_would_ignore(fitted):
     decoder = OnlineDecoder(SemiCRFSegmenter(l2=0.05), strategy="closure").fit(X, y)
     for bad, message in (
         ({"strategy": "xx"}, "strategy must be one of"),
-        ({"strategy": "step"}, "strategy='closure' only"),
+        ({"strategy": "step"}, "segmenter needs strategy='closure'"),
         ({"decide": "marginal"}, "needs the marginals of a tagger"),
     ):
         for use in (decoder.predict, decoder.decode):

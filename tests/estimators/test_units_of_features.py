@@ -107,7 +107,7 @@ def test_features_whose_products_overflow_are_refused(name, dtype, top):
         pytest.skip("computes in float64")
     if name == "eg":
         X[3][0, 1] = top
-    with pytest.raises(ValueError, match=r"magnitude 1e\+\d+, and .* Scale the features"):
+    with pytest.raises(ValueError, match=r"magnitude 1e\+\d+; .* Scale the features"):
         model.fit([x.astype(dtype) for x in X], y)
     assert not [k for k in vars(model) if k.endswith("_") and not k.startswith("_")]
 

@@ -335,7 +335,7 @@ def test_path_of_another_kind(path):
 
 
 def test_class_weight_of_an_unknown_label():
-    with pytest.raises(ValueError, match="has the label 'z', which y does not have; the labels of"):
+    with pytest.raises(ValueError, match="has the label 'z', which y does not have; remove it, or"):
         HMSVMTagger(class_weight={"z": 2}).fit(NUMBERS, Y)
     HMSVMTagger(class_weight={"D": 2, "N": 1, "P": 1, "z": 2}).fit(NUMBERS, Y)
 

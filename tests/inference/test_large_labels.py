@@ -125,7 +125,7 @@ def test_in_step_equals_one_by_one(monkeypatch, L, forbid):
     weights = np.random.default_rng(1).random(len(lengths))
     answers = []
     for switch in (1, 1000):
-        monkeypatch.setattr(chain, "STEP_LABELS", switch)
+        monkeypatch.setattr(chain, "BATCHED_LABELS", switch)
         monkeypatch.setattr(chain, "MANY_LABELS", switch)
         answers.append(
             (

@@ -112,7 +112,7 @@ def test_labels_that_stick_and_several_recursions_at_once(passes):
     user = scores.unpack(w), scores.unpack_triples(w)
     user[0].transition[:] += 12 * np.eye(L)
     laid_out, g = block_problem(
-        tagger, [RowBlocks(x) for x in X], y, None, Plan("", passes, 64, "", 1e9)
+        tagger, [RowBlocks(x) for x in X], y, np.ones(2), Plan("", passes, 64, "", 1e9)
     )
     w, v = scores.pack(*user), laid_out.pack(*user)
     gradient, other = np.zeros_like(w), np.zeros_like(v)
@@ -179,6 +179,6 @@ def test_counts_given_each_last_label_need_memory():
     y = [np.arange(300) % 40]
     X = [rng.integers(0, 2, (300, 6)) * 1.0]
     tagger = CRFTagger(transition_features=np.arange(6), all_possible_transitions=True)
-    _, f = block_problem(tagger, [RowBlocks(X[0])], y, None, Plan("", OnePass, 16, "", 2e5))
+    _, f = block_problem(tagger, [RowBlocks(X[0])], y, np.ones(1), Plan("", OnePass, 16, "", 2e5))
     with pytest.raises(PendingTooLarge, match="weights of transition features, given each of the"):
         f.value(np.zeros(f.scores.n_weights))
