@@ -443,8 +443,8 @@ def _features_of(part: Any) -> Any:
     if "extractor_" in state:
         state["extractor_"] = _features_of(state["extractor_"])
     vars(transform).update(state)
-    for name in {"names_table", "tables"} & set(dir(transform)):
-        getattr(transform, name)()  # computed now rather than in the first call
+    if hasattr(transform, "names_table"):
+        transform.names_table()  # built now rather than in the first call
     return transform
 
 

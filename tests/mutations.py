@@ -184,6 +184,7 @@ FAULTS = [
     ("data/ones.py", "return shared or bool((rows.data == 1).all())", "return True", "test_composition"),
     ("objectives/scores/design.py", "    if rows.data.all():", "    if True:", "test_zero_entries"),
     ("_lib/model_file.py", "if zlib.crc32(memoryview(data)[CHECKED_FROM:]) != checksum:", "if False:", "test_runtime"),
+    ("runtime.py", 'hasattr(transform, "names_table")', "False", "test_runtime"),
     ("runtime.py", "keep = max(0, self.n_seen - after - before)", "keep = max(0, self.n_seen - after)", "test_runtime"),
     ("features/_dict_transform.py", "return _merged(rows) if unchecked else rows", "return rows", "test_runtime"),
     ("estimators/crf/crfsuite_writer.py", "last = used & (sizes <= 12 * (k + 1))", "last = used & (sizes < 12 * (k + 1))", "test_crfsuite_writer"),

@@ -217,6 +217,24 @@ def test_integers_are_off_by_half_a_step_at_most(tagger, tmp_path):
         assert (np.abs(found - tagger.coef_[names.index(name)]) <= step * 0.5000001).all()
 
 
+@pytest.mark.parametrize(
+    ("extractor", "form", "table"),
+    [
+        (DictFeatures(), as_dicts, "_dict_transform.NameTable"),
+        (TokenFeatures(), same, "_token_transform.TokenTable"),
+        (TemplateFeatures(["w[0]", "w[-1]|w[0]"]), same, "_template_transform.NameTable"),
+    ],
+)
+def test_tables_of_names_are_built_by_load(extractor, form, table, tmp_path, monkeypatch):
+    X, y = corpus(0)
+    model = make_pipeline(extractor, CRFTagger(l2=0.1)).fit(form(X), y)
+    expected = model.predict(form(X))
+    export(model, tmp_path / "model")
+    decoder = runtime.load(tmp_path / "model")
+    monkeypatch.setattr(f"sklseq.features.{table}", None)  # the first call builds none
+    assert decoder.predict(form(X)) == expected
+
+
 def test_numbers_in_place_of_items(tagger, tmp_path):
     export(tagger, tmp_path / "model")
     with pytest.raises(

@@ -47,11 +47,11 @@ class TemplateTransform:
             return self._hash(columns)
         layout = self._layout(columns, list(self.column_codes_), self.padding_)
         n_nodes = len(self.column_codes_) + len(self.flags_) + len(self.grams_)
-        codes = layout.codes(columns, self._name_tables(), self.flags_, n_nodes, self.n_marks_)
+        codes = layout.codes(columns, self.names_table(), self.flags_, n_nodes, self.n_marks_)
         indices, indptr = self._look_up(codes, layout)
         return PackedRows(indptr, indices, None, self.n_features_out_, layout.offsets)
 
-    def _name_tables(self) -> dict[str, NameTable]:
+    def names_table(self) -> dict[str, NameTable]:
         """Return the hash table of the tokens of each column, built at the first call."""
         kept = self.__dict__.get("_tables")  # the tables are not pickled
         if kept is None or kept[0] is not self.column_codes_:

@@ -39,10 +39,10 @@ class TokenTransform:
         columns = read_columns(X)
         columns.check_like(self)
         tokens, codes, offsets = distinct_tokens(columns, self.columns_)
-        rows = [self._read(table, t) for table, t in zip(self._name_tables(), tokens)]
+        rows = [self._read(table, t) for table, t in zip(self.names_table(), tokens)]
         return self._gather(codes, *stacked(rows), offsets)
 
-    def _name_tables(self) -> list[TokenTable]:
+    def names_table(self) -> list[TokenTable]:
         """Return the table of attributes of each column, built at the first call."""
         kept = self.__dict__.get("_tables")  # the tables are not pickled
         if kept is None or kept[0] is not self.values_:
