@@ -16,9 +16,10 @@ fraction of that of u,
 
     Δ = -g · (u - w) - l1 (‖u‖₁ - ‖w‖₁) >= σ ‖u - w‖²;
 
-otherwise it is halved a few times; then the step to u is taken, with σ increased until the
-decrease is sufficient. So every iteration gains a fraction of σ ‖u - w‖², which is 0 at the
-minimum only, and the iterations converge to it for any pairs (Tseng, Yun 2009, Theorem 1).
+otherwise it is halved a few times; then the pairs are dropped and the step to u is taken, with σ
+increased until the decrease is sufficient. So every iteration gains a fraction of σ ‖u - w‖², which
+is 0 at the minimum only, and the iterations converge to it for any pairs (Tseng, Yun 2009,
+Theorem 1).
 
 References
 ----------
@@ -105,7 +106,6 @@ class OrthantSearch(Search):
                 return True
             if self.is_rounding(value, promise):
                 return False
-            self.history.forget()
             self.sigma *= 4
         return False
 
