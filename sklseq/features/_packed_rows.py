@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sklseq.features import _rows
+from sklseq.data import _row_join
 
 
 class PackedRows(NamedTuple):
@@ -52,9 +52,10 @@ def join_rows(
     a_ends: np.ndarray, a: np.ndarray, b_ends: np.ndarray, b: np.ndarray, shift: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Join each row of a and the same row of b, whose columns are raised by ``shift``."""
-    indices = np.empty(len(a) + len(b), dtype=np.int32)
-    indptr = np.zeros(len(a_ends), dtype=np.int64)
-    _rows.join_rows(a_ends, a, b_ends, b.astype(np.int32, copy=False), shift, indices, indptr)
+    indptr, indices = a_ends + b_ends, np.empty(len(a) + len(b), dtype=np.int32)
+    at = indptr[:-1].copy()
+    _row_join.place_rows(a_ends, a, 0, at, indices)
+    _row_join.place_rows(b_ends, b.astype(np.int32, copy=False), shift, at, indices)
     return indptr, indices
 
 

@@ -85,27 +85,6 @@ def hash_pairs(const int32_t[::1] first, const int32_t[::1] second, int32_t[::1]
             out[i] = <int32_t>(hash_pair(first[i], second[i]) & 0x3FFFFFFF) + 1
 
 
-def join_rows(
-    const int64_t[::1] a_ends, const int32_t[::1] a,
-    const int64_t[::1] b_ends, const int32_t[::1] b,
-    int64_t shift,  # added to the columns of b
-    int32_t[::1] indices,  # OUT
-    int64_t[::1] indptr,  # OUT
-):
-    """Write each row of a followed by the same row of b."""
-    cdef Py_ssize_t row, k, n = 0
-    with nogil:
-        for row in range(a_ends.shape[0] - 1):
-            for k in range(a_ends[row], a_ends[row + 1]):
-                indices[n] = a[k]
-                n += 1
-            for k in range(b_ends[row], b_ends[row + 1]):
-                indices[n] = <int32_t>(b[k] + shift)
-                n += 1
-            indptr[row + 1] = n
-    return n
-
-
 def match_entries(
     const int32_t[::1] codes,  # (n_rows,) of tokens, 0: in no entry
     const int64_t[::1] offsets,  # (n_sequences + 1,) rows
