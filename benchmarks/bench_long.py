@@ -34,7 +34,8 @@ from threadpoolctl import threadpool_limits
 from sklseq import CRFTagger, RowBlocks, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import resolve_constraints
-from sklseq.data.row_blocks import label_blocks
+from sklseq.data.partial_blocks import CodedLabels
+from sklseq.data.row_blocks import blocks_of, label_blocks
 from sklseq.datasets import make_connections, read_kdd99
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, plan_gradient
@@ -63,7 +64,8 @@ def objective(gradient: str, X, y, n_labels: int):
         support = observed_support(rows, y, n_labels)
         scores = ScoreMap(rows, n_labels, support, allowed, np.float64)
         return LogLikelihood(scores, y, rows.offsets, weights, 1.0, Threads(1))
-    data = LongData.packed(rows, y, weights, plan)
+    labels = CodedLabels([y], np.arange(n_labels), np.eye(n_labels, dtype=bool))
+    data = LongData.of_codes(blocks_of(rows), labels, weights, plan)
     scores = ScoreMap(data.summary.layout(), n_labels, data.summary.support, allowed, np.float64)
     return LongLogLikelihood(scores, data, 1.0)
 

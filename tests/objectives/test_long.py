@@ -10,7 +10,8 @@ from scipy import sparse
 from sklseq import CRFTagger, RowBlocks, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import resolve_constraints
-from sklseq.data.row_blocks import label_blocks
+from sklseq.data.partial_blocks import CodedLabels
+from sklseq.data.row_blocks import blocks_of, label_blocks
 from sklseq.inference import forward_backward
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import Transitions
@@ -48,7 +49,8 @@ def long_likelihood(X, y, passes, *, block_rows=16, allowed=None, l2=0.5, weight
     X, L = Sequences.from_list(X), len(np.unique(np.concatenate(y)))
     weights = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=float)
     plan = Plan("", passes, block_rows, "", 1e9)
-    data = LongData.packed(X, np.concatenate(y), weights, plan)
+    labels = CodedLabels(list(y), np.arange(L), np.eye(L, dtype=bool))
+    data = LongData.of_codes(blocks_of(X), labels, weights, plan)
     allowed = resolve_constraints(allowed, np.arange(L))
     scores = ScoreMap(data.summary.layout(), L, full_support(L), allowed, np.float64)
     return LongLogLikelihood(scores, data, l2)

@@ -26,7 +26,7 @@ PASSES = [OnePass, Checkpoints, Stored, StoredOnce]
 def block_problem(tagger, X, y, weights, passes, block_rows):
     plan = Plan("", passes, block_rows, "", 1e9)
     source = BlockSource(
-        lambda: LongData.read_partial(blocks_of(X), read_codes(y, weights), weights, plan), "here"
+        lambda: LongData.of_codes(blocks_of(X), read_codes(y, weights), weights, plan), "here"
     )
     scores = score_map(tagger, source, source.summarise())
     return source, scores, source.likelihood(scores, tagger.l2, Threads(1))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints, PathCheck, check_seen
-from sklseq.data.labels import PartialLabelError, split_labels
+from sklseq.data.labels import PartialLabelError, cut_rows
 from sklseq.data.partial_blocks import CodedLabels, read_codes
 from sklseq.data.row_blocks import BlockError, blocks_of, label_blocks
 from sklseq.data.types import LabelsLike, SequencesLike
-from sklseq.estimators.sources.partial_source import PartialSource
 from sklseq.estimators.sources.source import RowSource, Source
 from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, Plan
 from sklseq.objectives.likelihood.summary import Summary
@@ -67,22 +67,16 @@ class BlockSource(Source):
             try:
                 return LongData.read(rows, label_blocks(y, len(rows)), weights, plan)
             except PartialLabelError:
-                return LongData.read_partial(rows, read_codes(y, weights), weights, plan)
+                return LongData.of_codes(rows, read_codes(y, weights), weights, plan)
 
         return cls(read, cause, (rows, y))
 
     @classmethod
     def of_rows(cls, source: RowSource, plan: Plan, cause: str) -> BlockSource:
         """Return the source of sequences in memory whose gradient is computed in blocks."""
-        X, weights = source.X, source.weights
-
-        def read() -> LongData:
-            if not isinstance(source, PartialSource):
-                return LongData.packed(X, source.classes[source.codes], weights, plan)
-            codes = split_labels(source.codes, X.offsets)
-            labels = CodedLabels(list(codes), source.classes, source.labels.table)
-            return LongData.read_partial(blocks_of(X), labels, weights, plan)
-
+        X, codes = source.X, list(cut_rows(source.codes, source.X.offsets))
+        labels = CodedLabels(codes, source.classes, source.table)
+        read = partial(LongData.of_codes, blocks_of(X), labels, source.weights, plan)
         blocks = cls(read, cause, vectorizer=source.vectorizer, rows=source)
         blocks.roles = source.roles
         return blocks

@@ -162,6 +162,10 @@ class PartialSource(RowSource):
         """Entry of y for each code: a label or a set of labels."""
         return self.labels.choices(self.classes)
 
+    @property
+    def table(self) -> np.ndarray:
+        return self.labels.table
+
     def summarise(self) -> Summary:
         X = self.X
         n = np.searchsorted(X.offsets, np.flatnonzero(~self.labels.unknown)[-1], side="right")

@@ -203,6 +203,11 @@ class RowSource(Source):
         return self.classes
 
     @property
+    def table(self) -> np.ndarray:
+        """The labels that each code allows, bool of shape (n_codes, n_labels)."""
+        return np.eye(len(self.classes), dtype=bool)
+
+    @property
     def lengths(self) -> np.ndarray:
         """Rows of each sequence."""
         return self.X.lengths

@@ -8,11 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sklseq.data.labels import unique_labels
 from sklseq.data.partial_blocks import CodedLabels
 from sklseq.data.partial_labels import AllowedLabels
-from sklseq.data.row_blocks import LabelBlocks, blocks_of, one_shot_error
-from sklseq.data.sequences import Sequences
+from sklseq.data.row_blocks import LabelBlocks, one_shot_error
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import _chain, check_paths
 from sklseq.objectives.likelihood.block_sequence import AllowedSequence, BlockSequence
@@ -199,7 +197,9 @@ class LongData(NamedTuple):
     again : callable(weights) -> LongData
         Reads all data again, with other weights.
     y : list of LabelBlocks
-        Labels of ``sequences``, or codes if some labels are unknown.
+        Labels of ``sequences``, each of which is one of ``values``.
+    values : ndarray
+        The classes, or the numbers of codes.
     """
 
     sequences: list
@@ -210,6 +210,7 @@ class LongData(NamedTuple):
     labels: CodedLabels | None = None
     again: Callable[[np.ndarray], LongData] | None = None
     y: Sequence[LabelBlocks] = ()
+    values: np.ndarray = np.zeros(0)
 
     def seen_triples(self, columns: np.ndarray) -> np.ndarray:
         """Triples (column, label, next label) that y allows, sorted; reads all data once."""
@@ -237,13 +238,11 @@ class LongData(NamedTuple):
     def _triples(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         # Sorted keys (column · n_codes + code) · n_codes + next code, without codes that allow all
         # labels; and weighted sums of the column's values in sequences with known labels.
-        partial = self.labels is not None
-        codes = np.arange(len(self._table)) if partial else self.summary.classes
-        found = SeenTriples(codes, columns, self.summary.n_features)
+        found = SeenTriples(self.values, columns, self.summary.n_features)
         for sequence, labels in zip(self.sequences, self.y):
             weight = 0.0 if sequence.codes is not None else self.weights[sequence.number]
             found.add(sequence, labels.reader(sequence.where), weight)
-        n, L, keys = len(codes), len(self.summary.classes), found.keys
+        n, L, keys = len(self.values), len(self.summary.classes), found.keys
         known = (keys // n % n != L) & (keys % n != L)  # code L: unknown
         return keys[known], found.sums[known]
 
@@ -267,10 +266,10 @@ class LongData(NamedTuple):
         return cls.of_blocks(sources, labels, lengths, classes, weights, plan)
 
     @classmethod
-    def read_partial(
+    def of_codes(
         cls, sources: list, y: CodedLabels, weights: np.ndarray, plan: Callable | Plan
     ) -> LongData:
-        """Read rows once, with labels of which some are unknown; see :meth:`read`.
+        """Read rows once, with labels as codes, of which some may be unknown; see :meth:`read`.
 
         Sequences without any known label are left out.
         """
@@ -287,42 +286,36 @@ class LongData(NamedTuple):
         return cls.of_blocks(sources, labels, lengths, y.classes, weights, plan, y)
 
     @classmethod
-    def packed(cls, X: Sequences, flat: np.ndarray, weights: np.ndarray, plan: Plan) -> LongData:
-        """Data of sequences in memory; ``flat`` has their checked labels, concatenated."""
-        sources, cuts = blocks_of(X), zip(X.offsets[:-1], X.offsets[1:])
-        labels = [LabelBlocks(flat[a:b], s) for s, (a, b) in enumerate(cuts)]
-        return cls.of_blocks(sources, labels, X.lengths, unique_labels(flat), weights, plan)
-
-    @classmethod
     def of_blocks(
         cls, sources, labels, lengths, classes, weights, plan: Plan,
-        partial: CodedLabels | None = None,
+        coded: CodedLabels | None = None,
     ) -> LongData:  # fmt: skip
         """Read rows and labels once, given the lengths and the classes.
 
-        ``labels`` have values of ``classes``, or codes of ``partial``.
+        ``labels`` have values of ``classes``, or codes of ``coded``.
         """
         again = lambda weights: cls.of_blocks(  # noqa: E731
-            sources, labels, lengths, classes, weights, plan, partial
+            sources, labels, lengths, classes, weights, plan, coded
         )
         kept = np.flatnonzero(weights).tolist()
         sequences = [
             BlockSequence(sources[s], s, plan.block_rows, int(lengths[s]), plan.keep) for s in kept
         ]
         own = [labels[s] for s in kept]
-        if partial is None:
-            summary, observed = summarise_blocks(sequences, own, classes, weights[kept])
-            return cls(sequences, summary, observed, weights, plan, again=again, y=own)
-        table, codes = partial.table, np.arange(len(partial.table))
-        for sequence in sequences:
-            known = partial.codes[sequence.number] < len(classes)
-            sequence.codes = None if known.all() else partial.codes[sequence.number]
+        partial, values = None, classes
+        if coded is not None:
+            for sequence in sequences:
+                codes = coded.codes[sequence.number]
+                sequence.codes = codes if (codes >= len(classes)).any() else None
+            partial = coded if any(x.codes is not None for x in sequences) else None
+            values = np.arange(len(classes if partial is None else coded.table))
         observed_weights = weights[kept] * [sequence.codes is None for sequence in sequences]
-        summary, observed = summarise_blocks(sequences, own, codes, observed_weights)
-        support = support_of_codes(summary.support, table, len(classes))
-        summary = summary._replace(classes=classes, support=support)
-        observed = observed.of_labels(len(classes))
-        return cls(sequences, summary, observed, weights, plan, partial, again, own)
+        summary, observed = summarise_blocks(sequences, own, values, observed_weights)
+        summary = summary._replace(classes=classes)
+        if partial is not None:
+            support = support_of_codes(summary.support, partial.table, len(classes))
+            summary, observed = summary._replace(support=support), observed.of_labels(len(classes))
+        return cls(sequences, summary, observed, weights, plan, partial, again, own, values)
 
 
 def _check_repeatable(sources: list, labels: list) -> None:
