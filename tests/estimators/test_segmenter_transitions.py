@@ -10,11 +10,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.special import logsumexp
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from sklseq import OnlineDecoder, SegmentPotentials, SegmentReranker, SemiCRFSegmenter
 from sklseq._lib.threads import Threads
+from sklseq.data.segment_labels import segments_to_labels
+from sklseq.data.segment_potentials import SequencePotentials
 from sklseq.datasets import make_citations
 from sklseq.estimators.semicrf.segment_problem import SegmentProblem, descend
 from sklseq.estimators.semicrf.segment_source import SegmentSource
@@ -311,11 +314,34 @@ def test_refusals():
     only_pairs = TemplateFeatures("U:%x[0,0]\nB1:%x[0,0]", bos_eos=False).fit_transform([["a"] * 2])
     with pytest.raises(ValueError, match="pairs of labels only"):
         SemiCRFSegmenter().fit(only_pairs, [[(0, 1, "x")]])
-    segmenter = SemiCRFSegmenter(l2=0.1, transition_features=[0])
-    decoder = OnlineDecoder(segmenter, strategy="closure").fit(X, y)
-    assert len(decoder.decode(X).labels) == len(X)
-    with pytest.raises(ValueError, match="limits of their latency"):
-        decoder.set_params(max_latency=3).decode(X)
+
+
+def in_time(model, x, most):
+    """Segments of ``max_latency=most`` by enumeration: of the best segmentation so far, the first
+    segment leaves when its first step has waited for more than ``most`` others."""
+    given, first = [], 0
+    for n in range(1, x.n_steps + 1):
+        while n - first > most or (n == x.n_steps and first < n):
+            known = np.flatnonzero(x.stop <= n)
+            rows = (np.asarray(part)[known] for part in (x.kind, x.start, x.stop))
+            part = SequencePotentials(n, *rows, x.rows[known])
+            every, scores = enumerated(model, part)
+            scores -= [model.end_[s[-1][2]] * (n < x.n_steps or n - first > most) for s in every]
+            agree = [k for k, s in enumerate(every) if s[: len(given)] == given]
+            best = every[max(agree, key=lambda k: scores[k])]
+            given.append(best[len(given)])
+            first = given[-1][1]
+    return given
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3])
+def test_bounded_latency_is_that_of_enumeration(fitted, most):
+    model, X, y = fitted
+    decoder = OnlineDecoder(FrozenEstimator(model), strategy="closure", max_latency=most).fit(X, y)
+    for x, labels in zip(X, decoder.decode(X).labels):
+        found = [(i, j, model.classes_[k]) for i, j, k in in_time(model, x, most)]
+        expected = segments_to_labels([s for s in found if s[2] != "O"], x.n_steps)
+        assert labels.tolist() == list(expected)
 
 
 def test_features_of_large_units_converge():

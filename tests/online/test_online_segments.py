@@ -178,3 +178,27 @@ def test_the_label_outside_is_that_of_the_last_fit():
     decoder.estimator_[-1].set_params(outside="all")
     stream = decoder.segment_stream()
     assert (stream.push_many(X[0]) + stream.flush(), decoder.score(X[:3], whole)) == expected
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_transition_features_of_the_first_pending_token(before):
+    # The label of "w" and "v" depends on the pair of the token and the label before it.
+    answers = {"aw": "p", "av": "q", "bw": "q", "bv": "p"}
+    X = [list(pair) for pair in answers] * 3
+    y = [[(0, 1, x[0]), (1, 2, answers["".join(x)])] for x in X]
+    features = SegmentFeatures(
+        inside=False, end=0, before=before, after=0, length=False, transition_features="^start:"
+    )
+    model = make_pipeline(features, SemiCRFSegmenter(l2=0.01)).fit(X, y)
+    x = list("awavbwbvbwav")
+    for most in (0, 1, 5):
+        decoder = OnlineDecoder(FrozenEstimator(model), strategy="closure", max_latency=most)
+        stream = decoder.fit(X, y).segment_stream()
+        found = [emission for token in x for emission in stream.push(token)] + stream.flush()
+        labels, times = told(decoder, found, len(x))
+        assert [label[2:] for label in labels[1::2]] == [
+            answers[a + b] for a, b in zip(x[::2], x[1::2])
+        ]
+        decoded = decoder.decode([x])
+        assert labels == decoded.labels[0].tolist()
+        assert times.tolist() == decoded.times[0].tolist()

@@ -19,6 +19,7 @@ from sklseq.estimators.semicrf.semicrf_segmenter import (
     span_scores,
 )
 from sklseq.inference.chain.online_rules import OnlineRule
+from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.segment.segment_closure import check_max_span, closure_of_sequence
 from sklseq.inference.segment.segmentations import SegmentPlan, SegmentSpans, SegmentTransitions
 
@@ -44,11 +45,30 @@ class SegmentEmission(NamedTuple):
 
 
 class _Spans(NamedTuple):
-    # Known potentials of one sequence: kind, start, stop and scores of each.
+    # Known potentials of one sequence: kind, start, stop and scores of each; and the transition
+    # scores of its steps from ``base`` on, None if the model has no transition features.
     kind: np.ndarray
     start: np.ndarray
     stop: np.ndarray
     scores: np.ndarray
+    base: int
+    rows: RowTransitions | None
+
+    def transitions(self, first: int, n: int, further: int) -> RowTransitions | None:
+        # Those of steps ``first`` to n - 1 and of ``further`` unknown ones.
+        if self.rows is None:
+            return None
+        rows = self.rows.part(first - self.base, n - self.base)
+        none, empty = np.zeros(0, np.int32), np.zeros(further + 1, np.int64)
+        return rows.followed_by(
+            RowTransitions.unchecked(rows.shared, empty, none, none, rows.score[:0])
+        )
+
+    def into(self, step: int, transition: np.ndarray) -> np.ndarray:
+        # Scores (n_labels, n_labels) of transitions into segments that start at a step.
+        if self.rows is None:
+            return transition
+        return self.rows.take(np.array([step - self.base]))[0]
 
 
 class SegmentBeam:
@@ -59,12 +79,6 @@ class SegmentBeam:
     """
 
     def __init__(self, segmenter: SemiCRFSegmenter, max_span: int | None, rule: OnlineRule):
-        if segmenter.transition_coef_ is not None:
-            raise ValueError(
-                "Streams of segments, and limits of their latency, are not for transition "
-                "features; train the segmenter without, or decode whole sequences by "
-                "strategy='closure' without max_latency."
-            )
         self._weights = segmenter.transition_, segmenter.start_, segmenter.end_
         longest, outside = segmenter.max_segment_length_, fitted_parameter(segmenter, "outside")
         self._limits = label_limits(segmenter.classes_, longest, outside)
@@ -108,23 +122,28 @@ class SegmentBeam:
         part = spans.kind[known], spans.start[known] - first, spans.stop[known] - first
         max_span = self._max_span if self._closes else 0
         plan = SegmentPlan(SegmentSpans(lengths, offsets, *part), L, self._limits, max_span)
-        start = start if self.label < 0 else transition[self.label]
-        chain = SegmentTransitions(transition, start, end)
+        start = start if self.label < 0 else spans.into(first, transition)[self.label]
+        rows = spans.transitions(first, n, further)
+        chain = SegmentTransitions(transition, start, end, rows=rows)
         rows, times = closure_of_sequence(plan, 0, plan.cell_scores(spans.scores[known]), chain)
         rows[:, :2] += first
         return rows, times
 
 
-def _known_spans(segmenter: SemiCRFSegmenter, X: Any, max_span: int | None) -> tuple:
-    # Potentials of sequences and their scores; lengths of potentials are checked by max_span.
-    potentials, scores = span_scores(segmenter, X)
-    check_max_span(potentials, segmenter.max_span_ if max_span is None else max_span)
-    return potentials, scores
-
-
-def _spans_of(X: SegmentPotentials, scores: np.ndarray, s: int, base: int = 0) -> _Spans:
-    part = slice(X.offsets[s], X.offsets[s + 1])
-    return _Spans(X.kind[part], X.start[part] + base, X.stop[part] + base, scores[part])
+def _known_spans(
+    segmenter: SemiCRFSegmenter, X: Any, max_span: int | None, base: int = 0
+) -> tuple[SegmentPotentials, list[_Spans]]:
+    # Potentials of sequences whose first step has the number ``base``; and, for each sequence, with
+    # their scores. Lengths of potentials are checked by max_span.
+    X, scores, rows = span_scores(segmenter, X, continued=base > 0)
+    check_max_span(X, segmenter.max_span_ if max_span is None else max_span)
+    steps, found = np.concatenate([[0], np.cumsum(X.lengths)]), []
+    for s in range(len(X)):
+        part = slice(X.offsets[s], X.offsets[s + 1])
+        ends = X.start[part] + base, X.stop[part] + base
+        of_steps = None if rows is None else rows.part(int(steps[s]), int(steps[s + 1]))
+        found.append(_Spans(X.kind[part], *ends, scores[part], base, of_steps))
+    return X, found
 
 
 def labels_in_time(
@@ -134,11 +153,10 @@ def labels_in_time(
 
     ``held``: number of last steps that become known only at the end of the sequence.
     """
-    potentials, scores = _known_spans(segmenter, X, max_span)
+    potentials, known = _known_spans(segmenter, X, max_span)
     answers = []
-    for s, n in enumerate(potentials.lengths.tolist()):
+    for spans, n in zip(known, potentials.lengths.tolist()):
         beam, rows, times = SegmentBeam(segmenter, max_span, rule), [], []
-        spans = _spans_of(potentials, scores, s)
         for t in range(1, n + 1 - held):
             found = beam.settle(spans, t)
             rows += found
@@ -294,5 +312,4 @@ class SegmentStream:
         with numbered_from(lambda s, t: f"{base + t} of the stream"):
             for _, transformer in self._transformers:
                 X = transformer.transform(X)
-            potentials, scores = _known_spans(self._segmenter, X, self._max_span)
-        return _spans_of(potentials, scores, 0, base)
+            return _known_spans(self._segmenter, X, self._max_span, base)[1][0]

@@ -865,12 +865,19 @@ def labels_of_rows(
     return labels, times
 
 
-def span_scores(segmenter: SemiCRFSegmenter, X: Any) -> tuple[SegmentPotentials, np.ndarray]:
-    """Return the potentials of sequences, and the score of each potential for each label."""
+def span_scores(
+    segmenter: SemiCRFSegmenter, X: Any, continued: bool
+) -> tuple[SegmentPotentials, np.ndarray, RowTransitions | None]:
+    """Return the potentials of sequences, their scores for each label, and scores of transitions.
+
+    ``continued``: whether each sequence has steps before it, so that its first step has transition
+    scores too. These are None without transition features.
+    """
     X = segmenter._read(X)
     if X.n_potentials == 0:
-        return X, np.zeros((0, len(segmenter.classes_)))
-    return X, (X.rows @ segmenter.coef_)[X.row]
+        return X, np.zeros((0, len(segmenter.classes_))), None
+    weights = segmenter.transition_, segmenter.transition_coef_
+    return X, (X.rows @ segmenter.coef_)[X.row], transitions_of_starts(X, *weights, continued)
 
 
 def _with_queries(X: SegmentPotentials, scores: np.ndarray, asked: tuple):

@@ -55,14 +55,22 @@ def pairs_of_starts(gold: Any, steps: np.ndarray, n_labels: int) -> np.ndarray:
 
 
 def transitions_of_starts(
-    X: SegmentPotentials, transition: np.ndarray, coef: sparse.csr_matrix | None
+    X: SegmentPotentials,
+    transition: np.ndarray,
+    coef: sparse.csr_matrix | None,
+    continued: bool = False,
 ) -> RowTransitions | None:
     """Scores of transitions into single steps by ``coef``, a model's ``transition_coef_``.
 
-    None if no step has transition features.
+    None if no step has transition features. ``continued``: sequences have steps before their first
+    one, so this one has scores too.
     """
     if coef is None or X.n_potentials == 0:
         return None
     rows = rows_of_starts(X, np.flatnonzero(np.diff(coef.indptr)))
     features = TransitionFeatures.of_coef(rows, coef, len(transition))
-    return features.entries(coef.data, np.ascontiguousarray(transition), 0, rows.offsets)[0]
+    shared = np.ascontiguousarray(transition)
+    if continued:
+        parts = np.ones(len(X), dtype=bool)
+        return features.entries_of_parts(coef.data, shared, rows.offsets, parts)[0]
+    return features.entries(coef.data, shared, 0, rows.offsets)[0]
