@@ -325,7 +325,7 @@ def test_a_weight_that_one_thread_moves_is_where_that_thread_left_it(exact):
     first = np.repeat(np.arange(MANY) < MANY // 2, np.diff(X.offsets))
     own[first, :8], own[~first, 8:] = X.rows[first], X.rows[~first]
     X = Sequences(own.tocsr(), X.offsets)
-    alone = []
+    alone, whole = [], []
     with Threads(2) as threads:
         primal = likelihood_of(CRFTagger(all_possible_states=True), X, y, threads)
         together = StochasticLikelihood(primal, 0.1)
@@ -338,16 +338,21 @@ def test_a_weight_that_one_thread_moves_is_where_that_thread_left_it(exact):
         loss = together.descend(np.arange(MANY), 0.5)
     with Threads(1) as threads:
         primal = likelihood_of(CRFTagger(all_possible_states=True), X, y, threads)
-        for mine in np.split(np.arange(MANY), cut[:1]):
+        halves = np.split(np.arange(MANY), cut[:1])
+        for mine, others in (halves, halves[::-1]):
             one = StochasticLikelihood(primal, 0.1)
             alone.append((one, one.descend(mine, 0.5, n_sequences=MANY)))
+            # Sequences of weight 0 change weights by the penalties only.
+            whole.append(StochasticLikelihood(primal, 0.1))
+            boost = np.isin(np.arange(MANY), mine).astype(float)
+            whole[-1].descend(np.append(mine, others), 0.5, boost)
     unpack = primal.scores.unpack
     weights = [unpack(one.w) for one in (together, *(one for one, _ in alone))]
-    moved = [w.coef != 0 for w in weights]
-    assert moved[1][:8].any()
-    assert moved[2][8:].any()
-    assert_array_equal(weights[0].coef[:8], weights[1].coef[:8])
-    assert_array_equal(weights[0].coef[8:], weights[2].coef[8:])
+    own = [unpack(one.w).coef for one in whole]
+    assert (own[0][:8] != 0).any()
+    assert (own[1][8:] != 0).any()
+    assert_array_equal(weights[0].coef[:8], own[0][:8])
+    assert_array_equal(weights[0].coef[8:], own[1][8:])
     assert_allclose(loss, alone[0][1] + alone[1][1], rtol=1e-12)
     roots = [unpack(np.sqrt(one.metric() ** 2 - FIRST_SQUARE)).transition for one, _ in alone]
     factor = np.minimum(1, 1.5 * np.maximum(*roots) / sum(roots))
@@ -358,22 +363,84 @@ def test_a_weight_that_one_thread_moves_is_where_that_thread_left_it(exact):
     assert_allclose(together.metric() ** 2 - FIRST_SQUARE, grown, rtol=1e-4, atol=1e-4)
 
 
-def test_two_threads_merge_their_weights_four_times_in_a_pass(monkeypatch):
-    merged = []
-    merge = _stochastic._merge
-    monkeypatch.setattr(_stochastic, "_merge", lambda *a: merged.append(len(a)) or merge(*a))
-    X, y = make_sparse_data(0, n=8 * LEAST)
-    counts, losses = [], []
-    for n in (1, 2):
-        with Threads(n) as threads:
-            state = StochasticLikelihood(likelihood_of(CRFTagger(), X, y, threads))
-            arrays = sum(1 for part in state.squares if part.size)
-            losses.append([state.descend(state.sequences, 0.5) for _ in range(3)])
-            assert state.n_updates == 3 * len(state.sequences)
-        counts.append(len(merged))
-    assert counts[0] == 0
-    assert counts[1] >= 3 * 4 * arrays
-    assert_allclose(losses[1], losses[0], rtol=0.1)
+def merged_slowly(state, arrays, others, counts, rate, part, finish):
+    """What `StochasticLikelihood._merge` gives for state weights, weight by weight."""
+    before, n, answers = state.n_updates, len(others), []
+
+    def shrunk(w, G, m, s):
+        step = m * rate * s**2 / np.sqrt(G)
+        w = np.sign(w) * max(abs(w) - step * state.l1 * part, 0)
+        return w / (1 + step * 2 * state.l2 * part)
+
+    for at in (0, 1):
+        x, G, stamps = (part[at].reshape(-1) for part in arrays.values())
+        lanes, scale = len(x) // max(len(stamps), 1), state.scale and state.scale[at]
+        for k in range(len(x)):
+            late = before - stamps[k // lanes]
+            s = 1 if not state.scale else scale[k * len(scale) // len(x)]
+            start, step, roots, ends, squares = shrunk(x[k], G[k], late, s), 0, [], [], G[k]
+            own = [tuple(part[at].reshape(-1) for part in (one.copies, one.squares, one.stamps))
+                   for one in others]  # fmt: skip
+            moved = [t[k // lanes] > before for _, _, t in own]
+            if sum(moved) == 1:
+                w, G_now, t = own[moved.index(True)]
+                end = shrunk(w[k], G_now[k], before + counts.sum() - t[k // lanes], s)
+                answers.append((end, G_now[k]))
+                continue
+            for (w, G_now, t), count, has in zip(own, counts, moved):
+                since = before + count - t[k // lanes] if has else count
+                ends.append(shrunk(w[k] if has else start, G_now[k], since, s))
+                step, squares = step + ends[-1] - start, squares + G_now[k] - G[k]
+                roots.append(np.sqrt(max(G_now[k] - G[k], 0)))
+            r = min(1, (1 + 1 / n) * max(roots) / sum(roots)) if sum(roots) > 1e-7 else 1
+            end = start + r * step if any(moved) else shrunk(x[k], G[k], late + counts.sum(), s)
+            has_sign = any(moved) and not any(end * one > 0 for one in ends)
+            answers.append((0 if has_sign else end, squares))
+    return np.array(answers).T
+
+
+@pytest.mark.parametrize(
+    ("n", "unit", "states"), [(2, 1.0, False), (2, 4.0, True), (3, 4.0, False)]
+)
+def test_merges_of_threads_against_a_slow_one(monkeypatch, n, unit, states):
+    X, y = make_sparse_data(n, n=4 * n * LEAST)
+    # Features of each fortieth of the sequences, as rare ones are updated by some threads only.
+    far = np.repeat(np.arange(len(X)) * 40 // len(X), np.diff(X.offsets))
+    own = sparse.kron(sparse.csr_matrix(np.eye(40)), np.ones((1, X.shape[1])), "csr")[far]
+    X = Sequences(sparse.csr_matrix(unit * own.multiply(sparse.hstack([X.rows] * 40))), X.offsets)
+    merge, seen = StochasticLikelihood._merge, [0]
+
+    def checked(state, arrays, others, counts, rate, part, finish):
+        given = arrays, others, counts, rate, part
+        expected = merged_slowly(state, *given, True)
+        merge(state, *given, finish)
+        if not finish:  # the penalties that are due stay due
+            for one in others:
+                for name, parts in arrays.items():
+                    for at, x in enumerate(parts):
+                        assert_array_equal(getattr(one, name)[at], x)
+            kept = [[x.copy() for x in parts] for parts in arrays.values()]
+            state.n_updates += counts.sum()
+            merge(state, arrays, others, 0 * counts, rate, part, True)
+            state.n_updates -= counts.sum()
+        found = [np.concatenate([part[at].reshape(-1) for at in (0, 1)])
+                 for part in (arrays["copies"], arrays["squares"])]  # fmt: skip
+        assert_allclose(found[0], expected[0], rtol=2e-4, atol=1e-6)
+        assert_allclose(found[1], expected[1], rtol=1e-5)
+        if not finish:
+            for parts, values in zip(arrays.values(), kept):
+                for x, value in zip(parts, values):
+                    x[:] = value
+        seen[0] += 1
+
+    monkeypatch.setattr(StochasticLikelihood, "_merge", checked)
+    with Threads(n) as threads:
+        primal = likelihood_of(CRFTagger(all_possible_states=states, l2=0.5), X, y, threads)
+        state = StochasticLikelihood(primal, 0.2)
+        for _ in range(2):
+            state.descend(state.sequences, 0.5)
+            state.forget()
+    assert seen[0] == 8
 
 
 @pytest.mark.parametrize("solver", ["adagrad", "dual"])

@@ -17,6 +17,8 @@ for all updates in between at once; ``stamp`` has its last update, for a block o
 square roots are float32: square roots and divisions are the largest part of the cost of a step.
 """
 
+import numpy as np
+
 from libc.math cimport INFINITY, sqrtf
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
@@ -30,9 +32,13 @@ from sklseq.objectives.likelihood.sparse_lattice cimport listed_number
 # Upper limit of a step, which is float32.
 cdef double LARGEST = 1e30
 
-# Sums of squares are prefetched this number of entries ahead.
+# max_k sqrt(G_k - G) at or below which no thread has updated a weight.
+cdef float UNMOVED = <float> 1e-14
+
+# Sums of squares are prefetched this number of entries ahead. Most lanes of a block.
 cdef enum:
     NEAR = 8
+    MOST_LANES = 8
 
 cdef struct Problem:
     Lattice at               # its scores become residuals
@@ -375,14 +381,18 @@ def descend(
     double[::1] w,                    # (n_pairs,)         IN/OUT weights of sparse features
     unsigned long long seed,          # not 0
     double almost, double rate, double l1, double l2,
+    bint finish=True,
 ):
-    """Update sequences in order; returns the sum of weight · -log p, each before its step."""
+    """Update sequences in order; returns the sum of weight · -log p, each before its step.
+
+    Without ``finish``, weights stay as their last update left them, see ``stamps``.
+    """
     cdef const long long[::1] offsets = state.offsets
     cdef const int[::1] y = state.y
     cdef float[:, ::1] G = state.squares[0], chain_G = state.squares[2]
     cdef float[::1] sparse_G = state.squares[1], link_G = state.squares[3]
     cdef long long[::1] stamp = state.stamps[0], sparse_stamp = state.stamps[1]
-    cdef long long[::1] link_stamp = state.stamps[2]
+    cdef long long[::1] link_stamp = state.stamps[3]
     cdef double[::1] losses = state.losses
     cdef const double[::1] dense_scale, sparse_scale, link_scale
     cdef const double[:, ::1] penalties
@@ -430,6 +440,151 @@ def descend(
             else:
                 losses[s] = update_weights(&eight, &q, r, T, &y[r], weights[s], number)
             total += weights[s] * losses[s]
-        if q.l1 > 0 or q.l2 > 0:
+        if finish and (q.l1 > 0 or q.l2 > 0):
             catch_up(&q, number)
     return total
+
+
+cdef struct Copies:
+    # One array of weights, and the copies of n threads that went on from it.
+    Py_ssize_t n, lanes
+    double* w                # of all blocks of `lanes` weights
+    float* G
+    long long* stamp         # for each block
+    size_t* of_thread        # (3, n): addresses of w, G and stamp of each
+    const long long* counts  # (n,): updates of each thread since `before`
+    long long before, total  # updates before, and of all threads
+    float farthest
+
+
+cdef inline double* weights_of(Copies* c, Py_ssize_t k) noexcept nogil:
+    return <double*> c.of_thread[k]
+
+
+cdef inline float* squares_of(Copies* c, Py_ssize_t k) noexcept nogil:
+    return <float*> c.of_thread[c.n + k]
+
+
+cdef inline long long* stamps_of(Copies* c, Py_ssize_t k) noexcept nogil:
+    return <long long*> c.of_thread[2 * c.n + k]
+
+
+cdef void merge_block(Copies* c, Py_ssize_t block, const double* scale, Problem* q) noexcept nogil:
+    # The formula of `StochasticLikelihood` for a block that several threads updated.
+    cdef Py_ssize_t first = block * c.lanes, j, k
+    cdef double start[MOST_LANES]
+    cdef double step[MOST_LANES]
+    cdef double low[MOST_LANES]
+    cdef double high[MOST_LANES]
+    cdef float grown[MOST_LANES]
+    cdef float roots[MOST_LANES]
+    cdef float most[MOST_LANES]
+    cdef double v, r, late
+    cdef float more, root
+    cdef double* w
+    cdef float* G
+    for j in range(c.lanes):
+        start[j] = c.w[first + j]
+        shrink(start + j, c.G + first + j, c.before - c.stamp[block], scale, q)
+        step[j], grown[j], roots[j], most[j] = 0, 0, 0, 0
+        low[j], high[j] = INFINITY, -INFINITY
+    for k in range(c.n):
+        late = c.counts[k] - max(stamps_of(c, k)[block] - c.before, 0)
+        w = weights_of(c, k) + first if stamps_of(c, k)[block] > c.before else start
+        G = squares_of(c, k) + first
+        for j in range(c.lanes):
+            v = w[j]
+            shrink(&v, G + j, late, scale, q)
+            more = max(G[j] - c.G[first + j], <float> 0)
+            root = sqrtf(more + <float> 1e-30)
+            grown[j], roots[j], most[j] = grown[j] + more, roots[j] + root, max(most[j], root)
+            step[j], low[j], high[j] = step[j] + v - start[j], min(low[j], v), max(high[j], v)
+    for j in range(c.lanes):
+        r = min(c.farthest * most[j] / roots[j], <float> 1) if most[j] > UNMOVED else 1
+        v = start[j] + r * step[j]
+        if (v < 0 and low[j] >= 0) or (v > 0 and high[j] <= 0):
+            v = 0  # no copy has this sign
+        c.w[first + j] = v
+        c.G[first + j] += grown[j]
+    c.stamp[block] = c.before + c.total
+
+
+cdef inline void copy_block(
+    Copies* c, Py_ssize_t block, double* w, float* G, long long* stamp,
+    const double* from_w, const float* from_G, long long last
+) noexcept nogil:
+    cdef Py_ssize_t j
+    for j in range(block * c.lanes, (block + 1) * c.lanes):
+        w[j], G[j] = from_w[j], from_G[j]
+    stamp[block] = last
+
+
+cdef void merge_copies(
+    Copies* c, Py_ssize_t block, const double* scale, bint finish, Problem* q
+) noexcept nogil:
+    cdef Py_ssize_t n_moved = 0, mover = 0, j, k
+    for k in range(c.n):
+        if stamps_of(c, k)[block] > c.before:
+            n_moved, mover = n_moved + 1, k
+    if n_moved == 1:
+        copy_block(c, block, c.w, c.G, c.stamp, weights_of(c, mover), squares_of(c, mover),
+                   stamps_of(c, mover)[block])
+    elif n_moved:
+        merge_block(c, block, scale, q)
+    if finish:
+        if c.stamp[block] < c.before + c.total:
+            for j in range(block * c.lanes, (block + 1) * c.lanes):
+                shrink(c.w + j, c.G + j, c.before + c.total - c.stamp[block], scale, q)
+            c.stamp[block] = c.before + c.total
+    elif n_moved:
+        for k in range(c.n):
+            if n_moved > 1 or k != mover:
+                copy_block(c, block, weights_of(c, k), squares_of(c, k), stamps_of(c, k), c.w, c.G,
+                           c.stamp[block])
+
+
+def merge(
+    double[::1] w,                    # (n_blocks * lanes,)  IN/OUT
+    float[::1] G,                     # (n_blocks * lanes,)  IN/OUT
+    long long[::1] stamp,             # (n_blocks,)          IN/OUT
+    list copies,                      # of (w, G, stamp) of each thread, IN/OUT
+    const double[::1] scale,          # (n_blocks // per_scale,), or (0,) if all values are one
+    Py_ssize_t per_scale,
+    const long long[::1] counts,      # updates of each thread
+    long long before,                 # updates before these
+    double rate, double l1, double l2, double farthest,
+    bint finish,
+    Py_ssize_t first, Py_ssize_t last,
+):
+    """Merge blocks first to last - 1 of the weights that threads trained from the same start.
+
+    A block that one thread updated gets the values of this thread; the penalties of the updates of
+    others are due, as those of skipped updates are in one thread. All copies get the merged values,
+    except with ``finish``: then ``w`` gets all penalties that are due.
+    """
+    cdef Copies c
+    cdef Problem q
+    cdef Py_ssize_t k, block
+    cdef size_t[:, ::1] addresses = np.empty((3, len(copies)), dtype=np.uintp)
+    cdef double[::1] w_k
+    cdef float[::1] G_k
+    cdef long long[::1] stamp_k
+    if first >= last:
+        return
+    for k in range(len(copies)):
+        w_k, G_k, stamp_k = copies[k]
+        addresses[0, k] = <size_t> &w_k[0]
+        addresses[1, k] = <size_t> &G_k[0]
+        addresses[2, k] = <size_t> &stamp_k[0]
+    c.n, c.lanes, c.of_thread = len(copies), w.shape[0] // stamp.shape[0], &addresses[0, 0]
+    c.w, c.G, c.stamp, c.counts, c.before = &w[0], &G[0], &stamp[0], &counts[0], before
+    c.total, c.farthest = 0, <float> farthest
+    for k in range(c.n):
+        c.total += counts[k]
+    q.rate, q.l1, q.l2 = rate, l1, l2
+    cdef const double* scales = &scale[0] if scale.shape[0] else NULL
+    with nogil:
+        for block in range(first, last):
+            merge_copies(
+                &c, block, scales + block // per_scale if scales != NULL else NULL, finish, &q
+            )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from sklseq._lib.cpu import load_kernel
-from sklseq._lib.threads import Threads
-from sklseq.objectives.likelihood.lattice import LatticeState, in_pieces
+from sklseq._lib.threads import Threads, spans
+from sklseq.objectives.likelihood.lattice import LatticeState
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.sharded import ShardedLogLikelihood
 from sklseq.objectives.scores.score_map import ScoreMap, Weights, largest_at
@@ -25,8 +24,10 @@ __all__ = ["Batch", "ShardedStochasticLikelihood", "StochasticLikelihood"]
 FIRST_SQUARE = 16.0
 # Number of times per pass that the weights of several threads are merged.
 MERGES = 4
-# max_k √(G_k - G) at or below which no thread has updated the weight.
-UNMOVED = 1e-14
+# Blocks of weights that are merged at a time.
+PIECE = 1 << 13
+# Place of the chain among the arrays of weights.
+CHAIN = 2
 # `forget` multiplies the part of the sums of squares above LEAST_SQUARE by KEPT.
 KEPT, LEAST_SQUARE = 0.8, 4.0
 # Blocks of eight residuals whose magnitudes are below this are updated at random, in proportion to
@@ -75,15 +76,15 @@ class StochasticLikelihood(LatticeState):
     half as much as w beside w.
 
     In each quarter of a pass, n threads start from the same w and the same sums of squared
-    gradients, G. Each updates on different sequences, with their fraction of the penalties; then,
-    with s_k = √(G_k - G),
+    gradients, G. Each updates on different sequences, with their fraction of the penalties. A
+    weight that one thread updated gets the value of this thread, and the penalties of all; one
+    that several updated, with s_k = √(G_k - G),
 
-        w ← w + r Σ_k (w_k - w),  r = min(1, (1 + 1/n) max_k s_k / Σ_k s_k),  G ← G + Σ_k (G_k - G),
+        w ← w + r Σ_k (w_k - w),  r = min(1, (1 + 1/n) max_k s_k / Σ_k s_k),  G ← G + Σ_k (G_k - G).
 
-    so that a weight updated by one thread only gets the value of this thread. If all threads move a
-    weight towards the same value, the sum of their steps (r = 1) overshoots, and the mean (r = 1/n)
-    has the steps of 1/n of the sequences; r lies between. A merged weight becomes 0 if no thread's
-    copy has its sign. Memory: twice as much as w for each thread.
+    If all threads move a weight towards the same value, the sum of their steps (r = 1) overshoots,
+    and the mean (r = 1/n) has the steps of 1/n of the sequences; r lies between. A merged weight
+    becomes 0 if no thread's copy has its sign. Memory: twice as much as w for each thread.
     """
 
     def __init__(
@@ -96,7 +97,8 @@ class StochasticLikelihood(LatticeState):
         parts = W, sparse_w, self.chain, self.v
         self.squares = [np.full(x.shape, first_square, np.float32) for x in parts]
         blocks = len(W) * max(self.scores.width // 8, 1)  # of lanes
-        self.stamps = tuple(np.zeros(n, np.int64) for n in (blocks, len(sparse_w), len(self.v)))
+        sizes = (blocks, len(sparse_w), self.chain.size, len(self.v))
+        self.stamps = tuple(np.zeros(n, np.int64) for n in sizes)
         self.scale = self._scales(len(W), len(sparse_w))
         self.l1, self.l2 = l1, primal.l2
         self.losses = np.zeros(len(self.weights))
@@ -157,39 +159,78 @@ class StochasticLikelihood(LatticeState):
         else:
             runs = [self.shares(part) for part in np.array_split(order, MERGES)]
             runs = runs if all(len(run) == len(shares) for run in runs) else [shares]
-            loss = sum(self._run_all(run, W, w, *args) for run in runs)
+            loss = self._descend_together(runs, W, w, *args)
         self.store(W)
         return loss
 
-    def _run(self, order, W, w, weights, rate: float, part: float) -> float:
+    def _run(
+        self, order, W, w, weights, rate: float, part: float, before: int = 0, finish: bool = True
+    ) -> float:
+        # ``before``: updates of other threads, so that random numbers differ.
         return _descent.descend(
-            self, order, weights, W, w, SEED + self.n_updates, ALMOST, rate,
-            self.l1 * part, 2 * self.l2 * part,
+            self, order, weights, W, w, SEED + self.n_updates + before, ALMOST, rate,
+            self.l1 * part, 2 * self.l2 * part, finish,
         )  # fmt: skip
 
-    def _run_all(self, shares, W, w, weights, rate: float, part: float) -> float:
-        # Updates by several threads, each on its part of the sequences, and one merge.
-        n, before = len(shares), np.cumsum([0, *map(len, shares)])
+    def _descend_together(self, runs: list, W, w, weights, rate: float, part: float) -> float:
+        # Updates by several threads on copies of the weights, which are merged after each of the
+        # ``runs``: the sequences of each thread.
         copies = [W, w, self.chain, self.v]
         arrays = {"copies": copies, "squares": self.squares, "stamps": self.stamps}
+        others = self.threads.map(lambda k: self._member(k, arrays), range(len(runs[0])))
+        loss = 0.0
+        for shares in runs:
+            loss += self._run_all(others, shares, weights, rate, part)
+            counts = np.array([len(share) for share in shares], dtype=np.int64)
+            self._merge(arrays, others, counts, rate, part, shares is runs[-1])
+            self.n_updates += int(counts.sum())
+        return loss
 
-        def run(k: int) -> tuple[float, StochasticLikelihood]:
-            other = self.member(k, arrays)
-            other.chain, other.v = other.copies[2:]
-            other.n_updates = self.n_updates + int(before[k])
-            for stamp in other.stamps:
-                stamp[:] = other.n_updates
-            return other._run(shares[k], *other.copies[:2], weights, rate, part), other
+    def _member(self, k: int, arrays: dict) -> StochasticLikelihood:
+        other = self.member(k, arrays)
+        other.chain, other.v = other.copies[2:]
+        return other
 
-        losses, others = zip(*self.threads.map(run, range(n)))
-        merge = partial(_merge, 1 + 1 / n)
-        for at, G in enumerate(self.squares):
-            copies = [x for one in others for x in (one.copies[at], one.squares[at])]
-            in_pieces(self.threads, merge, arrays["copies"][at], G, *copies)
-        self.n_updates += int(before[-1])
-        for stamp in self.stamps:
-            stamp[:] = self.n_updates
-        return sum(losses)
+    def _run_all(self, others: tuple, shares: list, weights, rate: float, part: float) -> float:
+        before = np.cumsum([0, *map(len, shares)])
+
+        def run(k: int) -> float:
+            one = others[k]
+            one.n_updates = self.n_updates
+            penalties = rate, part, int(before[k]), False
+            return one._run(shares[k], *one.copies[:2], weights, *penalties)
+
+        return sum(self.threads.map(run, range(len(shares))))
+
+    def _merge(
+        self, arrays: dict, others: tuple, counts, rate: float, part: float, finish: bool
+    ) -> None:
+        # Merge all arrays of weights, in pieces.
+        numbers = (counts, self.n_updates, rate, self.l1 * part, 2 * self.l2 * part)
+        jobs = []
+        for at, (x, G, stamp) in enumerate(zip(*arrays.values())):
+            if at == CHAIN:  # each update changes all its weights
+                stamp[:] = self.n_updates
+                for one, count in zip(others, counts):
+                    one.stamps[at][:] = self.n_updates + count
+            copies = [
+                tuple(part[at].reshape(-1) for part in (one.copies, one.squares, one.stamps))
+                for one in others
+            ]
+            scale = self._scale_of(at)
+            given = x.reshape(-1), G.reshape(-1), stamp, copies, scale
+            per_scale = len(stamp) // max(len(scale), 1)
+            jobs += [
+                (*given, per_scale, *numbers, 1 + 1 / len(others), finish, *span)
+                for span in spans(len(stamp), 1 + len(stamp) // PIECE)
+            ]
+        self.threads.map(lambda job: _descent.merge(*job), jobs)
+
+    def _scale_of(self, at: int) -> np.ndarray:
+        # 1 / largest magnitude of the features of one of the four arrays of weights.
+        if self.scale is None or at == CHAIN:
+            return np.zeros(0)
+        return self.scale[at - (at > CHAIN)]
 
     def forget(self) -> None:
         """Reduce the sums of squared gradients by a fifth of their excess over 4.
@@ -219,18 +260,6 @@ class StochasticLikelihood(LatticeState):
         """Continue from these weights."""
         self.w[:] = w
         self.chain = self.scores.padded_chain(w)
-
-
-def _merge(farthest: float, w: np.ndarray, G: np.ndarray, *copies: np.ndarray) -> None:
-    # Merge by the formula of `StochasticLikelihood`; copies are w_1, G_1, w_2, ...
-    grown = [np.maximum(one - G, 0) for one in copies[1::2]]
-    roots = [np.sqrt(one + np.float32(1e-30)) for one in grown]
-    most = np.maximum.reduce(roots)
-    r = np.where(most > UNMOVED, np.minimum(1, np.float32(farthest) * most / sum(roots)), 1)
-    w += r * sum(one - w for one in copies[::2])
-    low, high = np.minimum.reduce(copies[::2]), np.maximum.reduce(copies[::2])
-    w[((w < 0) & (low >= 0)) | ((w > 0) & (high <= 0))] = 0  # no copy has this sign
-    G += sum(grown)
 
 
 class ShardedStochasticLikelihood:
