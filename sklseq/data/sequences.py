@@ -643,18 +643,18 @@ def _list_form(row: Any, s: int) -> str:
     )
 
 
-def as_sequences(X: Any, *, finite: bool = True) -> Sequences:
+def as_sequences(X: Any, *, finite: bool = True, form: str | None = None) -> Sequences:
     """Pack numeric input (lists of arrays or sparse matrices) into ``Sequences``.
 
     Integer and boolean features become float64; float32 stays float32. ``finite=False`` allows
-    NaN and infinity.
+    NaN and infinity. ``form``: that of X, if it is known.
 
     Raises
     ------
     ValueError
         If sequences differ in form or width, hold no numbers, or hold NaN or infinity.
     """
-    form = input_form(X)
+    form = input_form(X) if form is None else form
     if form in ("dicts", "attributes"):
         raise ValueError(f"X holds {_FORMS[form]}: vectorise them first with DictFeatures.")
     packed = X if form == "packed" else _pack(list_sequences(X), form)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._lib.estimator import LabellerBase
 from sklseq.data.labels import LabelLists, PartialLabelError, encode_labels, find_codes
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
-from sklseq.data.row_blocks import RowBlocks
+from sklseq.data.row_blocks import RowBlocks, in_blocks
 from sklseq.data.segment_labels import Span
 from sklseq.data.sequences import Sequences, check_sample_weight, read_labels
 from sklseq.data.span_rules import SpanRules, find_by_rules, named_spans, span_rules
@@ -56,13 +56,10 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_rows"}
 
-    def _read(self, X: Any, finite: bool = True, blocks: bool = False) -> Any:
-        # X as Sequences, or unchanged if it holds sequences in blocks and they are allowed.
+    def _read(self, X: Any, finite: bool = True) -> Sequences:
         check_is_fitted(self, "classes_")
-        X, _ = read_sequences(X, self.vectorizer_, finite=finite, blocks=blocks)
-        if not isinstance(X, Sequences) or (X.n_rows == 0 and X.shape[1] == 0):
-            return X
-        if X.shape[1] not in self._widths():
+        X, _ = read_sequences(X, self.vectorizer_, finite=finite)
+        if X.shape[1] not in self._widths() and (X.n_rows or X.shape[1]):
             origin = f"{type(self).__name__} was fitted with"
             raise other_width(X.shape[1], self.n_features_in_, origin)
         return X
@@ -169,28 +166,30 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         16 labels and 6 s with 64.
         """
         check_handle_invalid(handle_invalid)
-        if in_shards(X):
-            check_is_fitted(self, "classes_")
-            refuse_options("predict", known=known, valid=valid)
-            from sklseq.estimators.sources.shard_answers import predict_shards
-
-            return predict_shards(self.predict, X)
-        X = self._read(X, finite=False, blocks=True)
-        if not isinstance(X, Sequences):
-            refuse_options("predict", known=known, valid=valid)
-            decoded = self._block_decoder().predict(X)
-            return as_chosen(self, (chosen_labels(self, codes) for codes in decoded))
-        rows = self._scored(X, known)
+        if in_shards(X) or in_blocks(X):
+            return self._predict_parts(X, known=known, valid=valid)
+        rows = self._scored(self._read(X, finite=False), known)
         if valid is not None:
             codes = self._valid_codes(rows.best_codes(), rows.potentials(), valid, handle_invalid)
-            return cut_labels(self, codes, X.offsets)
-        found = LabelLists([None] * len(X))
+            return cut_labels(self, codes, rows.X.offsets)
+        found = LabelLists([None] * len(rows.X))
 
         def keep(a, b, codes, offsets):
             found[a:b] = cut_labels(self, codes, offsets)  # while other threads decode
 
         rows.best_paths(keep)
         return found if gives_lists(self) else np.asarray(found)
+
+    def _predict_parts(self, X: Any, **options: Any) -> Any:
+        # Labels of sequences in shards or blocks, of which one is in memory at a time.
+        check_is_fitted(self, "classes_")
+        refuse_options("predict", **options)
+        if in_shards(X):
+            from sklseq.estimators.sources.shard_answers import predict_shards
+
+            return predict_shards(self.predict, X)
+        decoded = self._block_decoder().predict(X)
+        return as_chosen(self, (chosen_labels(self, codes) for codes in decoded))
 
     def _valid_codes(
         self, best: np.ndarray, potentials: Potentials, valid: ValidLike, handle_invalid: str
@@ -368,9 +367,9 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
 
     def _count_right(self, X: Any, y: Any, sample_weight: Any) -> tuple[float, float]:
         # Weight of the rows whose predicted label is right, and of all rows.
-        X = self._read(X, blocks=True)
-        if not isinstance(X, Sequences):
+        if in_blocks(X):
             return self._block_decoder().count_right(X, y, sample_weight)
+        X = self._read(X)
         weights = np.repeat(check_sample_weight(sample_weight, len(X)), X.lengths)
         try:
             truth = find_codes(read_labels(y, X), self.classes_)

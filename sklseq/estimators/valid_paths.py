@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from sklseq._lib.signatures import takes
+from sklseq.data.labels import cut_rows
 from sklseq.data.span_rules import span_rules
 from sklseq.data.types import ValidLike
-from sklseq.inference.chain.linear_chain import nbest
+from sklseq.inference.chain.linear_chain import PlainScores, nbest_of_one
 from sklseq.inference.chain.once import NoValidAnswerError, best_paths_once
-from sklseq.inference.chain.row_transitions import RowTransitions
 
 __all__ = [
     "check_valid", "first_valid", "repeated_labels", "segmentation_rule", "types_once",
@@ -117,21 +117,18 @@ def _first_valid(
     codes: np.ndarray, potentials: tuple, classes: np.ndarray, valid: Callable,
     unless: AbstractContextManager,
 ) -> np.ndarray:  # fmt: skip
-    emission, transition, start, end, offsets = potentials
-    for s, (a, b) in enumerate(zip(offsets[:-1], offsets[1:])):
-        if valid(classes[codes[a:b]].tolist(), s):
-            continue
-        mine = transition.part(a, b) if isinstance(transition, RowTransitions) else transition
-
-        def paths(n: int, a: int = a, b: int = b, transition: Any = mine) -> list[list]:
-            found, _ = nbest(emission[a:b], transition, None, n, start=start, end=end)[0]
-            return list(found)
+    plain = PlainScores.of_potentials(*potentials)
+    for s, path in enumerate(cut_rows(codes, plain.offsets)):
 
         def of_sequence(path: Any, s: int = s) -> bool:
             return valid(classes[path].tolist(), s)
 
-        with unless:
-            codes[a:b] = first_valid(paths, of_sequence, f"label paths of sequence {s}")
+        def paths(n: int, s: int = s) -> Sequence:
+            return nbest_of_one(plain[s], n)[0]
+
+        if not of_sequence(path):
+            with unless:
+                path[:] = first_valid(paths, of_sequence, f"label paths of sequence {s}")
     return codes
 
 

@@ -55,31 +55,17 @@ def in_shards(X: SequencesLike) -> bool:
 
 
 def read_sequences(
-    X: SequencesLike, vectorizer: Any = None, *, fit: bool = False, finite: bool = True,
-    blocks: bool = False,
-) -> tuple:  # fmt: skip
+    X: SequencesLike, vectorizer: Any = None, *, fit: bool = False, finite: bool = True
+) -> tuple:
     """Return any input form as ``(Sequences, vectorizer)``; dicts and attributes need a vectorizer.
 
-    ``finite=False``: do not check for NaN and infinity, as computing scores does it. ``blocks``:
-    whether X may hold sequences in blocks; it is then returned unchanged.
+    ``finite=False``: do not check for NaN and infinity, as computing scores does it.
     """
-    from sklseq.features import DictFeatures
-
-    if in_blocks(X, maps=blocks):
-        if blocks:
-            return X, vectorizer
-        raise ValueError(
-            "X holds sequences in blocks, which this method does not read; pass arrays, such as "
-            "numpy.concatenate(list(blocks.read())) of RowBlocks, or use fit or predict_proba of "
-            "CRFTagger, or predict, predict_blocks or score of a tagger."
-        )
-    if in_shards(X):
-        raise ValueError(
-            f"X is data in shards ({type(X).__name__}), which predict and score of a tagger read, "
-            "but not this method; call it for each shard."
-        )
+    _check_in_memory(X)
     form = input_form(X)
     if fit and form in ("dicts", "attributes"):
+        from sklseq.features import DictFeatures
+
         vectorizer = DictFeatures()
         return vectorizer.fit_transform(X), vectorizer
     if form in ("dicts", "attributes") or (form == "empty" and vectorizer is not None):
@@ -93,7 +79,21 @@ def read_sequences(
             "X holds arrays, but this estimator was fitted on feature dicts or attributes; "
             "pass those."
         )
-    return as_sequences(X, finite=finite), None
+    return as_sequences(X, finite=finite, form=form), None
+
+
+def _check_in_memory(X: SequencesLike) -> None:
+    if in_blocks(X, maps=False):
+        raise ValueError(
+            "X holds sequences in blocks, which this method does not read; pass arrays, such as "
+            "numpy.concatenate(list(blocks.read())) of RowBlocks, or use fit or predict_proba of "
+            "CRFTagger, or predict, predict_blocks or score of a tagger."
+        )
+    if in_shards(X):
+        raise ValueError(
+            f"X is data in shards ({type(X).__name__}), which predict and score of a tagger read, "
+            "but not this method; call it for each shard."
+        )
 
 
 def refuse_roles(X: Sequences) -> Sequences:

@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklseq.data.span_rules import find_by_rules, span_rules
 from sklseq.inference import viterbi
 from sklseq.inference.chain import once as module
+from sklseq.inference.chain.row_transitions import RowTransitions
 from tests.oracles import enumerate_chain
 
 CLASSES = {
@@ -20,7 +21,9 @@ CLASSES = {
 def once_paths(potentials, *rule):
     emission, transition, start, end, offsets = potentials
     best, _ = viterbi(emission, transition, offsets, start=start, end=end)
-    return module.best_paths_once(best, potentials, *rule)
+    if transition.ndim == 3:
+        transition = RowTransitions.from_dense(transition)
+    return module.best_paths_once(best, (emission, transition, start, end, offsets), *rule)
 
 
 def obeys(path, rules, once):

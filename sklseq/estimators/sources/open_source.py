@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sklearn import get_config
 
 from sklseq.data.labels import PartialLabelError
-from sklseq.data.row_blocks import holds_rows
-from sklseq.data.sequences import Sequences
+from sklseq.data.row_blocks import holds_rows, in_blocks
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.block_source import BlockSource
 from sklseq.estimators.sources.partial_source import BY_BLOCKS, NOTHING, PartialSource, Unlabelled
@@ -29,37 +30,46 @@ def open_source(
     If ``unlabelled`` has a parameter set, sequences without known labels are kept; this needs
     sequences in memory.
     """
-    by_blocks, rows, vectorizer = gradient in BY_BLOCKS, X, None
     if in_shards(X):
         unlabelled.check_in_memory(False)
-        check_shards(X, y, sample_weight)
-        if isinstance(X, Shards):
-            return LocalShardSource(X)
-        from sklseq.estimators.sources.cluster import ClusterSource  # needs Dask
-
-        return ClusterSource(X, y)
-    if not (by_blocks and holds_rows(X)):
-        rows, vectorizer = read_sequences(X, fit=True, blocks=True)
-        unlabelled.check_in_memory(isinstance(rows, Sequences))
-    weights = training_weights(sample_weight, len(rows))
+        return _open_shards(X, y, sample_weight)
+    cut = gradient in BY_BLOCKS and holds_rows(X)
+    cause = f"gradient={gradient!r} works on blocks of rows"
 
     def plan(longest: int, n_labels: int, **kind: bool) -> Plan:
         budget = get_config()["working_memory"] * 2.0**20
         return plan_gradient(gradient, int(longest), n_labels, budget=budget, **kind)
 
-    cause = f"gradient={gradient!r} works on blocks of rows"
-    if not isinstance(rows, Sequences):
-        cause = cause if by_blocks and holds_rows(X) else "X holds sequences in blocks"
-        return BlockSource.of_blocks(rows, y, weights, plan, cause)
-    try:
-        source = RowSource.of_rows(rows, y, weights, vectorizer)
-    except PartialLabelError:
-        source = PartialSource.of_rows(rows, y, weights, vectorizer, unlabelled)
-        if unlabelled.parameter and isinstance(source, PartialSource):  # a label is unknown
-            return source
+    if cut or in_blocks(X):
+        unlabelled.check_in_memory(False)
+        weights = training_weights(sample_weight, len(X))
+        cause = cause if cut else "X holds sequences in blocks"
+        return BlockSource.of_blocks(X, y, weights, plan, cause)
+    source = _read_rows(X, y, sample_weight, unlabelled)
+    if unlabelled.parameter and isinstance(source, PartialSource):
+        return source
     longest = source.X.lengths.max()
     source.plan = plan(longest, len(source.classes), packed=True, random_access=True)
     if source.plan.passes is None:
         return source
-    where = "" if by_blocks else " where sequences are as long as here"
+    where = "" if gradient in BY_BLOCKS else " where sequences are as long as here"
     return BlockSource.of_rows(source, source.plan, cause + where)
+
+
+def _open_shards(X: Any, y: Any, sample_weight: Any) -> Source:
+    check_shards(X, y, sample_weight)
+    if isinstance(X, Shards):
+        return LocalShardSource(X)
+    from sklseq.estimators.sources.cluster import ClusterSource  # needs Dask
+
+    return ClusterSource(X, y)
+
+
+def _read_rows(X: Any, y: Any, sample_weight: Any, unlabelled: Unlabelled) -> RowSource:
+    # A PartialSource if a label is unknown.
+    rows, vectorizer = read_sequences(X, fit=True)
+    weights = training_weights(sample_weight, len(rows))
+    try:
+        return RowSource.of_rows(rows, y, weights, vectorizer)
+    except PartialLabelError:
+        return PartialSource.of_rows(rows, y, weights, vectorizer, unlabelled)

@@ -17,14 +17,14 @@ from sklseq._lib.cpu import load_kernel
 from sklseq.data.row_blocks import with_last
 from sklseq.data.types import ArrayLike, MatrixLike
 from sklseq.inference.chain.linear_chain import (
+    PlainScores,
     Transitions,
     _chain,
     check_chain,
     check_paths,
-    plain_scores,
     row_factors,
 )
-from sklseq.inference.chain.row_transitions import RowTransitions, TransitionLike, row_scores
+from sklseq.inference.chain.row_transitions import RowTransitions, TransitionLike
 
 _expectation = load_kernel("sklseq.inference.kernels._expectation")
 
@@ -152,20 +152,12 @@ def expected_features(
     row = _features(row_features, "row_features", (n, L))
     pair = _features(pair_features, "pair_features", (L, L))
     row, pair = _same_number(row, pair, n, L)
-    chain = _double(chain)
-    psi, score = plain_scores(emission.astype(np.float64), chain, offsets)
+    plain = PlainScores(emission.astype(np.float64), _double(chain), offsets)
     M = row.shape[1]
     pair = _rows(pair, 0, L * L)
     answers = [
-        _expect(
-            psi[a:b],
-            (score, row_scores(chain.rows, a, b, L)),
-            _rows(row, a * L, b * L),
-            pair,
-            M,
-            order,
-        )
-        for a, b in zip(offsets[:-1], offsets[1:])
+        _expect(scores, _rows(row, a * L, b * L), pair, M, order)
+        for scores, a, b in zip(plain, offsets[:-1], offsets[1:])
     ]
     log_z, mean, covariance, h = (list(x) for x in zip(*answers)) if answers else ([],) * 4
     log_z = np.array(log_z, dtype=np.float64)
@@ -273,16 +265,15 @@ def _rows(features: sparse.csr_matrix, first: int, last: int) -> tuple:
     return ptr - ptr[0], features.indices[entries].astype(np.intc), features.data[entries]
 
 
-def _expect(psi, scores: tuple, row, pair, M: int, order: int):
-    # (log Z, mean, covariance, entropy) of one sequence. `scores` are the shared transition scores,
-    # and those of single rows or None.
+def _expect(scores: tuple, row, pair, M: int, order: int):
+    # (log Z, mean, covariance, entropy) of one sequence. `scores`: an item of PlainScores.
+    psi, score, rows = scores
     T, L = psi.shape
     square = (M, M) if order == 2 else (0, 0)
     if T == 0:
         return 0.0, np.zeros(M), np.zeros(square), 0.0
     h, work = np.zeros((2, L, M)), np.zeros((6, max(L, M)))
     C = np.zeros((2, L, *square) if order == 2 else (0, 0, 0, 0))
-    score, rows = scores
     log_z = _expectation.expectation_sequence(psi, score, *row, *pair, h, C, work, rows)
     h, p, H = h[T % 2], work[0, :L], work[1, :L]
     mean, at = p @ h, p > 0
@@ -327,7 +318,8 @@ class _Blocks:
         row = _features(features, "row_features", (T, L))
         pair = _features(self.pair_features, "pair_features", (L, L))
         row, pair = _same_number(row, pair, T, L)
-        psi, score = plain_scores(emission.astype(np.float64), _double(chain), offsets)
+        plain = PlainScores(emission.astype(np.float64), _double(chain), offsets)
+        psi, score = plain.psi, plain.score
         if self.n:
             with np.errstate(divide="ignore"):
                 psi = np.concatenate([np.log(self.p)[None], psi])

@@ -553,19 +553,14 @@ def nbest(
     if not (isinstance(n, (int, np.integer)) and n >= 1):
         raise ValueError(f"n, the number of paths, must be an integer of at least 1; got {n!r}.")
     emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
-    psi, score = plain_scores(emission, chain, offsets)
-    answers = []
-    for s, (a, b) in enumerate(zip(offsets[:-1], offsets[1:])):
-        rows = row_scores(chain.rows, a, b, chain.n_labels)
-        answers.append(_nbest_one(psi[a:b], score, int(n), rows))
-        if len(answers[-1][1]) == 0:
-            check_paths(np.array([-np.inf]), s)
+    answers = [nbest_of_one(one, int(n)) for one in PlainScores(emission, chain, offsets)]
+    check_paths(np.array([0.0 if len(scores) else -np.inf for _, scores in answers]))
     return answers
 
 
-def _nbest_one(
-    psi: np.ndarray, score: np.ndarray, n: int, rows: tuple | None
-) -> tuple[np.ndarray, np.ndarray]:
+def nbest_of_one(one: tuple, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The n best label paths of one item of :class:`PlainScores`, and their scores."""
+    psi, score, rows = one
     T, L = psi.shape
     if T == 0:
         return np.zeros((1, 0), dtype=np.int32), np.zeros(1)
@@ -628,20 +623,18 @@ def sample(
     """
     check_n_samples(n_samples)
     emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
-    psi, score = plain_scores(emission, chain, offsets)
     uniform = as_generator(random_state).random
-    labels = np.zeros((int(n_samples), len(psi)), dtype=np.int32)
+    labels = np.zeros((int(n_samples), len(emission)), dtype=np.int32)
     log_z = np.zeros(len(offsets) - 1)
-    for s, (a, b) in enumerate(zip(offsets[:-1], offsets[1:])):
-        uniforms = uniform((len(labels), b - a))
-        if b == a:
+    for s, (psi, score, rows) in enumerate(PlainScores(emission, chain, offsets)):
+        uniforms = uniform((len(labels), len(psi)))
+        if not len(psi):
             continue
-        log_alpha, drawn = np.empty((b - a, chain.n_labels)), np.empty_like(labels[:, a:b])
-        rows = row_scores(chain.rows, a, b, chain.n_labels)
-        log_z[s] = _chain.log_forward_sequence(psi[a:b], score, log_alpha, rows)
+        log_alpha, drawn = np.empty_like(psi), np.empty((len(labels), len(psi)), np.int32)
+        log_z[s] = _chain.log_forward_sequence(psi, score, log_alpha, rows)
         if len(labels) and log_z[s] > -np.inf:
             _chain.sample_sequence(log_alpha, score, uniforms, drawn, rows)
-            labels[:, a:b] = drawn
+            labels[:, offsets[s] : offsets[s + 1]] = drawn
     check_paths(log_z)
     return labels
 
@@ -687,18 +680,43 @@ def check_paths(log_z: np.ndarray, first: int = 0, known: bool = False) -> None:
         )
 
 
-def plain_scores(
-    emission: np.ndarray, chain: Transitions, offsets: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    # Scores for the kernels of single sequences: unpadded, float64, start and end scores added to
-    # the rows. Scores of single rows in `chain` are converted to float64.
-    L = chain.n_labels
-    if chain.rows is not None:
-        chain.rows = chain.rows.astype(np.float64)
-    psi = chain.pad_rows(emission)
-    chain.fold_boundaries(psi, offsets)
-    score = np.ascontiguousarray(chain.score[:L, :L], dtype=np.float64)
-    return np.ascontiguousarray(psi[:, :L], dtype=np.float64), score
+class PlainScores:
+    """Scores for the kernels of single sequences: unpadded, float64.
+
+    Item s is (psi, score, rows) of sequence s: ``rows`` are scores of its single rows as kernels
+    read them, or None.
+
+    Attributes
+    ----------
+    psi : ndarray of shape (n_rows, n_labels)
+        Emission scores; start and end scores are added to the first and last row of each sequence.
+    score : ndarray of shape (n_labels, n_labels)
+    rows : RowTransitions or None
+    """
+
+    def __init__(self, emission: np.ndarray, chain: Transitions, offsets: np.ndarray):
+        self.offsets, L, psi = offsets, chain.n_labels, chain.pad_rows(emission)
+        chain.fold_boundaries(psi, offsets)
+        self.psi = np.ascontiguousarray(psi[:, :L], dtype=np.float64)
+        self.score = np.ascontiguousarray(chain.score[:L, :L], dtype=np.float64)
+        self.rows = None if chain.rows is None else chain.rows.astype(np.float64)
+
+    @classmethod
+    def of_potentials(cls, emission, transition, start, end, offsets) -> PlainScores:
+        """Scores of a model, which need no check."""
+        rows = transition if isinstance(transition, RowTransitions) else None
+        chain = Transitions(transition if rows is None else rows.shared, start, end, emission.dtype)
+        chain.rows = rows
+        return cls(emission, chain, offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, s: int) -> tuple:
+        if not 0 <= s < len(self):
+            raise IndexError(s)
+        a, b = self.offsets[s], self.offsets[s + 1]
+        return self.psi[a:b], self.score, row_scores(self.rows, a, b, len(self.score))
 
 
 def check_chain(emission, transition, offsets, start, end, online=False):

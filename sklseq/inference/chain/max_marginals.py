@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from sklseq.data.types import ArrayLike
-from sklseq.inference.chain.linear_chain import check_chain, check_paths, plain_scores
+from sklseq.inference.chain.linear_chain import PlainScores, check_chain, check_paths
 from sklseq.inference.chain.row_transitions import TransitionLike
 
 __all__ = ["max_marginals"]
@@ -67,14 +67,15 @@ def max_marginals(
            [4. , 2.5]])
     """
     emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
-    psi, score = plain_scores(emission, chain, offsets)
+    plain = PlainScores(emission, chain, offsets)
+    psi, score = plain.psi, plain.score
     delta, beta = psi.copy(), np.zeros_like(psi)
     steps = list(_steps(offsets, max(MOST // score.size, 1)))
     for rows in steps:
-        score = score if chain.rows is None else chain.rows.take(rows)
+        score = score if plain.rows is None else plain.rows.take(rows)
         delta[rows] += (delta[rows - 1][:, :, None] + score).max(axis=1)
     for rows in reversed(steps):
-        score = score if chain.rows is None else chain.rows.take(rows)
+        score = score if plain.rows is None else plain.rows.take(rows)
         beta[rows - 1] = (score + (psi[rows] + beta[rows])[:, None, :]).max(axis=2)
     last = offsets[1:][np.diff(offsets) > 0] - 1
     best = np.zeros(len(offsets) - 1)

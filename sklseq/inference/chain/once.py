@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.span_rules import SpanRules, find_by_rules
-from sklseq.inference.chain.linear_chain import check_chain, plain_scores
-from sklseq.inference.chain.row_transitions import row_scores
+from sklseq.inference.chain.linear_chain import PlainScores
 
 __all__ = ["NoValidAnswerError", "best_paths_once"]
 
@@ -65,13 +64,12 @@ def best_paths_once(
 
     Cost O(2^|R| · n_labels²) for each row of a sequence with R not empty.
     """
-    emission, transition, first, last, offsets = potentials
+    offsets = potentials[-1]
     codes, more = best.copy(), _repeated(best, offsets, rules) & once
     asked = np.tile(once, (len(more), 1))
     sequences, repeated = np.flatnonzero(more.any(axis=1)), more
     if len(sequences):
-        _, chain, _ = check_chain(emission, transition, offsets, first, last)
-        psi, score = plain_scores(emission, chain, offsets)
+        plain = PlainScores.of_potentials(*potentials)
         begins, type_of = rules.begins[:-1, :-1].astype(np.uint8), rules.type_of[:-1]
     while len(sequences):
         paths = []
@@ -81,9 +79,8 @@ def best_paths_once(
         bits = np.ascontiguousarray(bits, dtype=np.int32)
         for s, bit in zip(sequences.tolist(), bits):
             rows = slice(offsets[s], offsets[s + 1])
-            scores = score, row_scores(chain.rows, rows.start, rows.stop, len(score))
             try:
-                paths.append(_path(psi[rows], scores, begins, bit, s))
+                paths.append(_path(plain[s], begins, bit, s))
             except NoValidAnswerError:
                 if not otherwise_best:
                     raise
@@ -106,7 +103,8 @@ def _repeated(codes: NDArray, offsets: NDArray, rules: SpanRules) -> NDArray[np.
     return counts.reshape(shape) > 1
 
 
-def _path(psi: NDArray, scores: tuple, begins: NDArray, bit: NDArray, s: int) -> NDArray:
+def _path(scores: tuple, begins: NDArray, bit: NDArray, s: int) -> NDArray:
+    psi, score, entries = scores
     n_types = int(bit.max()) + 1
     (T, L), n_sets = psi.shape, 1 << n_types
     if T * L * n_sets > MOST_POINTERS:
@@ -116,7 +114,6 @@ def _path(psi: NDArray, scores: tuple, begins: NDArray, bit: NDArray, s: int) ->
         )
     delta, pointers = np.empty((2, n_sets, L)), np.empty((T, n_sets, L), dtype=np.int32)
     labels = np.empty(T, dtype=np.int32)
-    score, entries = scores
     best = _once.best_sequence_once(psi, score, begins, bit, delta, pointers, labels, entries)
     if best == -np.inf:
         raise NoValidAnswerError(
