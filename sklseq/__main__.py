@@ -23,8 +23,6 @@ from sklseq._lib.model_file import MAGIC, new_file_name, unpack_model, write_fil
 from sklseq.datasets import read_conll, write_conll
 from sklseq.datasets._conll import OneColumnError, read_text
 
-__all__ = ["main"]
-
 TAGGERS = ("CRFTagger", "HMSVMTagger", "ZScoreTagger")
 EXTRACTORS = ("TemplateFeatures", "TokenFeatures")
 

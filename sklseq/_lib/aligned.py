@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["aligned_zeros"]
-
 
 def aligned_zeros(n: int, dtype: np.dtype) -> np.ndarray:
     """Zeros that start at a cache line, so that padded rows lie in as few lines as possible."""

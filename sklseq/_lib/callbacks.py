@@ -23,8 +23,6 @@ except ImportError:  # scikit-learn < 1.9
         """Empty mixin for versions of scikit-learn without callbacks."""
 
 
-__all__ = ["CallbackSupportMixin", "fit_of_part", "iteration_hook", "with_callbacks"]
-
 Fit = TypeVar("Fit", bound=Callable)
 
 

@@ -9,8 +9,6 @@ from scipy import sparse
 
 from sklseq._lib._checksum import checksum
 
-__all__ = ["array_checksum", "label_checksum", "row_checksum"]
-
 
 def array_checksum(a: np.ndarray, seed: int = 0) -> int:
     """Checksum of the numbers of an array in memory order."""

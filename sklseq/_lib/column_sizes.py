@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["column_sizes"]
-
 # Ratio of the largest to the smallest column size above which columns are scaled.
 UNITS = 1e4
 

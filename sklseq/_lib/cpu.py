@@ -13,8 +13,6 @@ from types import ModuleType
 
 from sklseq._lib._cpu_features import has_x86_64_v3
 
-__all__ = ["cpu_level", "load_kernel"]
-
 
 def cpu_level() -> str:
     """The build in use: "x86-64-v3" or "baseline"."""

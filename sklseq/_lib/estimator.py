@@ -12,11 +12,6 @@ from sklearn.base import clone
 
 from sklseq._lib.version import __version__
 
-__all__ = [
-    "EstimatorBase", "LabellerBase", "as_fitted", "check_plain_parameters", "clone_part",
-    "fitted_parameter", "fitted_property",
-]  # fmt: skip
-
 # Pages that autosummary generates for docs/api.rst.
 PAGE = "https://sklseq.readthedocs.io/en/latest/generated/{page}.html"
 

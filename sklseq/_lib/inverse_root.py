@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-__all__ = ["InverseRoot"]
-
 # Fraction of the largest eigenvalue down to which the entries of XᵀX determine eigenvalues.
 TRUSTED = 1e-10
 # Reciprocal condition below which a matrix is singular up to rounding.

@@ -1,7 +1,5 @@
 """Lines of a text file."""
 
-__all__ = ["as_lines"]
-
 
 def as_lines(text: str) -> list[str]:
     """Cut at LF, CRLF and CR only; str.splitlines() also cuts at U+2028 and others."""

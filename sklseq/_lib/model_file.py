@@ -22,15 +22,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "file_name",
-    "new_file_name",
-    "read_model",
-    "unpack_model",
-    "write_file",
-    "write_model",
-]
-
 MAGIC = b"SKLSEQ\0\0"
 # Models with weights of transition features have a layout that older versions misread.
 FIRST_VERSION, PAIRS_VERSION = 1, 2

@@ -8,8 +8,6 @@ from importlib.metadata import PackageNotFoundError, version
 from sklseq._lib.cpu import cpu_level
 from sklseq._lib.version import __version__
 
-__all__ = ["show_versions"]
-
 REQUIRED = ("numpy", "scipy", "scikit-learn", "joblib")
 OPTIONAL = ("matplotlib", "pandas", "polars", "pooch", "dask", "rapidfuzz", "rich", "skops")
 VARIABLES = ("SKLSEQ_CPU", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

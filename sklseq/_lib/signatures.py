@@ -6,8 +6,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["n_required", "taken_options", "takes"]
-
 
 def takes(function: Callable, n: int) -> bool:
     """Whether a call with n positional arguments is possible; True if that is unknown."""

@@ -13,8 +13,6 @@ import numpy as np
 from joblib import effective_n_jobs
 from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
-__all__ = ["BufferPool", "Threads", "check_n_jobs", "n_threads", "spans"]
-
 MOST_THREADS = 10_000
 
 

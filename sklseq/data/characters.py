@@ -9,16 +9,6 @@ from typing import Any, NamedTuple
 from sklseq.data.sequences import Sequences, list_sequences
 from sklseq.data.tables import is_table
 
-__all__ = [
-    "SequenceTokens",
-    "as_items",
-    "as_range",
-    "as_strings",
-    "find_tokens",
-    "is_list",
-    "token_ranges",
-]
-
 
 def is_list(values: Any) -> bool:
     """Whether ``values`` is an ordered iterable other than a string."""

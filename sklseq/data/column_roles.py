@@ -10,8 +10,6 @@ import numpy as np
 
 from sklseq.data.sequences import STATE, TRANSITION
 
-__all__ = ["with_transition_features"]
-
 FORMS = (
     "names, column numbers, a mask, a regular expression or a function from a name to True or False"
 )

@@ -11,8 +11,6 @@ import numpy as np
 
 from sklseq.data.tables import Coded
 
-__all__ = ["ColumnSequences"]
-
 
 class ColumnSequences(Sequence[dict]):
     """Read-only list of dicts from column name to values; each is created when it is read.

@@ -11,17 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklseq.data.labels import first_cut, locate
 from sklseq.data.span_labels import SCHEMES, foreign_label, scheme_letters, split_prefix
 
-__all__ = [
-    "Constraints",
-    "PathCheck",
-    "allowed_transitions",
-    "check_constraints",
-    "check_seen",
-    "first_violation",
-    "resolve_constraints",
-]
-
-
 Place = Callable[[int], str]
 
 

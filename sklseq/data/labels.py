@@ -14,27 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "LabelLists",
-    "PartialLabelError",
-    "array_of_labels",
-    "as_label_sequences",
-    "check_counts",
-    "check_lengths",
-    "cut_rows",
-    "encode_labels",
-    "find_codes",
-    "first_cut",
-    "is_missing",
-    "is_partial",
-    "list_label_sequences",
-    "plain_strings",
-    "read_classes",
-    "split_labels",
-    "type_kind",
-    "unique_labels",
-]
-
 _ARRAY_KINDS = {"U": "string", "b": "boolean", "i": "integer", "u": "integer"}
 MOST = np.iinfo(np.int64).max
 _DTYPES = {"string": np.str_, "boolean": np.bool_, "integer": np.int64}

@@ -10,8 +10,6 @@ from scipy import sparse
 
 from sklseq.data import _row_join
 
-__all__ = ["all_ones", "ones_beside", "rows_of_ones"]
-
 # Arrays up to this length are kept for later calls; longer ones only while rows refer to them.
 KEPT = 1 << 20
 _kept: dict[np.dtype, np.ndarray] = {}

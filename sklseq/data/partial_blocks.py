@@ -7,11 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklseq.data.labels import check_counts
 from sklseq.data.partial_labels import AllowedLabels, Choices, PartialLabels
 from sklseq.data.row_blocks import item_blocks
-from sklseq.data.sequences import check_counts
-
-__all__ = ["CodedLabels", "join_any", "read_codes"]
 
 
 class CodedLabels(NamedTuple):

@@ -22,8 +22,6 @@ from sklseq.data.labels import (
     unique_labels,
 )
 
-__all__ = ["AllowedLabels", "Choices", "PartialLabels", "labels_in"]
-
 
 class AllowedLabels(NamedTuple):
     """The labels that are allowed at each row, as codes.

@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from sklseq._lib.checksums import label_checksum
-from sklseq.data.labels import as_label_sequences
-from sklseq.data.sequences import Sequences, check_counts, check_entries, first_not_finite
+from sklseq.data.labels import as_label_sequences, check_counts
+from sklseq.data.sequences import Sequences, check_entries, first_not_finite
 from sklseq.data.store import read_npy_header
 from sklseq.data.table_files import (
     SUFFIXES,
@@ -31,20 +31,6 @@ from sklseq.data.table_files import (
     table_names,
     write_blocks,
 )
-
-__all__ = [
-    "BlockError",
-    "LabelBlocks",
-    "RowBlocks",
-    "blocks_of",
-    "holds_rows",
-    "in_blocks",
-    "item_blocks",
-    "iterate_blocks",
-    "label_blocks",
-    "one_shot_error",
-    "with_last",
-]
 
 # Rows of a block, unless memory is short.
 BLOCK_ROWS = 4096

@@ -11,14 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklseq.data.constraints import allowed_transitions, first_violation
-from sklseq.data.labels import as_label_sequences, locate, type_kind
-from sklseq.data.sequences import check_counts, check_lengths
+from sklseq.data.labels import as_label_sequences, check_counts, check_lengths, locate, type_kind
 from sklseq.data.span_labels import find_spans, scheme_letters
-
-__all__ = [
-    "UNKNOWN", "Segments", "Span", "check_triple", "labels_of_segments", "labels_to_segments",
-    "read_queries", "read_segments", "segments_to_labels", "write_segments",
-]  # fmt: skip
 
 READS = (
     "A segmenter reads segments (start, stop, label) or IOB2 labels; for labels of single tokens, "

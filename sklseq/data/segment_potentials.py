@@ -25,16 +25,6 @@ from sklseq.data.sequences import (
     sample_positions,
 )
 
-__all__ = [
-    "EXACT",
-    "OPEN_BOTH",
-    "OPEN_END",
-    "OPEN_START",
-    "SegmentPotentials",
-    "SequencePotentials",
-    "check_spans",
-]
-
 # Two bits: 1, the end is open; 2, the start is open.
 EXACT, OPEN_END, OPEN_START, OPEN_BOTH = range(4)
 

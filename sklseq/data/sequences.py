@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike
 from sklseq.data.labels import (
     PartialLabelError,
     as_label_sequences,
-    check_counts,
     check_lengths,
     cut_rows,
     encode_labels,
@@ -26,31 +25,6 @@ from sklseq.data.labels import (
     unique_labels,
 )
 from sklseq.data.tables import column_list, is_table
-
-__all__ = [
-    "STATE",
-    "TRANSITION",
-    "Sequences",
-    "as_sequences",
-    "check_counts",
-    "check_entries",
-    "check_finite",
-    "check_label_offsets",
-    "check_lengths",
-    "check_roles",
-    "check_sample_weight",
-    "finite_sum",
-    "first_not_finite",
-    "input_form",
-    "is_sparse",
-    "join_roles",
-    "list_sequences",
-    "not_a_table",
-    "read_labels",
-    "row_positions",
-    "sample_positions",
-    "weighted_only",
-]
 
 Rows = Any  # 2-D ndarray, SciPy CSR matrix or CSR array
 

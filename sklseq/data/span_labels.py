@@ -13,20 +13,6 @@ from numpy.typing import NDArray
 
 from sklseq.data.labels import locate
 
-__all__ = [
-    "CLOSING",
-    "LETTERS",
-    "OPENING",
-    "SCHEMES",
-    "Spans",
-    "find_spans",
-    "foreign_label",
-    "label_parts",
-    "parse_labels",
-    "scheme_letters",
-    "split_prefix",
-]
-
 # The letters of the first, inner and last row of a longer span, and of a span of one row.
 SCHEMES = {"iob2": "BIIB", "iobes": "BIES", "bilou": "BILU"}
 

@@ -12,8 +12,6 @@ from sklseq.data.segment_labels import Span
 from sklseq.data.span_labels import CLOSING, OPENING, label_parts
 from sklseq.data.strict_spans import STRICT_SCHEMES, strict_tables, whole_spans
 
-__all__ = ["SpanRules", "find_by_rules", "named_spans", "span_rules"]
-
 
 class SpanRules(NamedTuple):
     """Tables over the labels of rows t - 1 and t; n_labels stands for the rows beyond the ends.

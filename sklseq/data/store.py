@@ -33,8 +33,6 @@ from uuid import uuid4
 import numpy as np
 from scipy import sparse
 
-__all__ = ["Stored", "read_npy_header", "read_stored", "stored_size", "write_stored"]
-
 VERSION = 1
 ALIGNMENT = 64
 # Bytes of a member's header in the zip file without its name, of the record of large sizes that

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from sklseq.data.span_labels import Spans, parse_labels
 
-__all__ = ["STRICT_SCHEMES", "check_mode", "find_strict_spans", "strict_tables", "whole_spans"]
-
 # Pairs of prefixes of rows t - 1 and t (O: outside); "=": same type, "!": different types.
 _IOB1 = {
     "goes on": "BI= II=",

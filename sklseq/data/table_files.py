@@ -13,16 +13,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "SUFFIXES",
-    "TableColumn",
-    "TableRows",
-    "cache_table",
-    "is_table_file",
-    "table_names",
-    "write_blocks",
-]
-
 TEXT = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
 ARROW = (".parquet", ".arrow", ".feather")
 SUFFIXES = (*TEXT, *ARROW)

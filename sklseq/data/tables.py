@@ -8,19 +8,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = [
-    "Coded",
-    "Table",
-    "column_array",
-    "column_codes",
-    "column_list",
-    "distinct_strings",
-    "holds_numbers",
-    "is_table",
-    "read_columns",
-    "table_columns",
-]
-
 
 class Table(Protocol):
     """A DataFrame, a Table or a mapping, from the name of a column to its values."""

@@ -10,8 +10,6 @@ from sklseq.data.characters import as_items, as_range, find_tokens, is_list, tok
 
 from ._checks import check_choice
 
-__all__ = ["align_spans", "token_offsets"]
-
 Span = tuple[int, int, str]
 
 

@@ -14,8 +14,6 @@ from ._checks import check_fraction
 from ._contacts_grammar import GRAMMAR as CONTACTS
 from ._random_text import draw_generators, expand, read_grammar
 
-__all__ = ["make_citations"]
-
 _GRAMMAR = CONTACTS | read_grammar(
     """
 field: Algebra Logic Optics Mechanics Statistics Linguistics Genetics Acoustics Geometry Graphs

@@ -14,8 +14,6 @@ from sklseq._lib.lines import as_lines
 from ._checks import check_names
 from ._conll import TextLike, read_text, shorten
 
-__all__ = ["read_conllu"]
-
 FIELDS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 _RANGE_OR_EMPTY = re.compile(r"([0-9]+)([-.])([0-9]+)")
 

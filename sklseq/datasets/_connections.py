@@ -15,8 +15,6 @@ from scipy import sparse
 
 from ._checks import check_choice
 
-__all__ = ["Connections", "make_connections", "read_kdd99"]
-
 # Columns of the files by position and type.
 CATEGORICAL = {
     1: "protocol_type", 2: "service", 3: "flag", 6: "land", 11: "logged_in", 20: "is_host_login",

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 from ._checks import check_choice
 from ._conll import Columns, read_conll
 
-__all__ = ["fetch_conll2000", "fetch_conll2002"]
-
 SECONDS = 30  # time limit for an answer
 _MIRROR = "https://raw.githubusercontent.com/teropa/nlp/master/resources/corpora/{0}/{1}"
 ADDRESSES = {

@@ -32,8 +32,6 @@ from sklseq.data.tables import (
 
 from ._checks import check_names
 
-__all__ = ["from_docs", "from_frame", "from_rows"]
-
 _NUMBERS = (Real, Decimal, np.bool_)
 _IGNORED = -100
 

@@ -8,8 +8,6 @@ from sklseq._lib.lines import as_lines
 
 from ._conll import TextLike, read_text
 
-__all__ = ["read_tagged"]
-
 _TAG = re.compile(r"<(/?)([^<>\s/][^<>\s]*)>")
 
 

@@ -12,9 +12,6 @@ from sklearn.pipeline import Pipeline
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-__all__ = ["HeatMap", "last_step", "new_axes", "tokens_of", "without_frame", "write_values"]
-
 # Largest number of rows or columns at which cells show their numbers by default.
 MAX_WRITTEN = 16
 

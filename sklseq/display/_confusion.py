@@ -17,9 +17,6 @@ from sklseq.display._common import HeatMap, new_axes, write_values
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-__all__ = ["SpanConfusionDisplay"]
-
 BOUNDS, NOTHING = "other bounds", "nothing"
 
 

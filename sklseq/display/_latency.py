@@ -23,9 +23,6 @@ from sklseq.inference.chain.online_rules import OnlineRule
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-__all__ = ["STYLES", "SWEEPS", "LatencyAccuracyDisplay", "TradeOff"]
-
 LATENCY_COSTS = (1.0, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 # The parameter of each curve and its values; the strategies have the names of the paper.
 SWEEPS = {

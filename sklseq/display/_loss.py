@@ -12,9 +12,6 @@ from sklseq.display._common import last_step, new_axes, without_frame
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-__all__ = ["LossCurveDisplay"]
-
 # Okabe and Ito (2008), without yellow, which is hard to see in lines.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DASHES = ("-", "--", "-.", ":")

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-__all__ = ["MarginalsDisplay"]
-
-
 class MarginalsDisplay:
     """Probability of each label at each row of one sequence.
 

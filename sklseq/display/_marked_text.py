@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from sklseq.inspection import Field
 
-__all__ = ["SpansDisplay"]
-
 # Opacity of the background of a field of probability 0 and 1. Text has the colour of the page, so
 # that it is readable on light and dark pages.
 FAINT, STRONG = 0.08, 0.45

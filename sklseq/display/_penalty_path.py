@@ -16,8 +16,6 @@ from sklseq.display._loss import COLORS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PenaltyPathDisplay"]
-
 
 class PenaltyPathDisplay:
     """Mean score of cross-validation along a penalty; bars show the standard error over folds.

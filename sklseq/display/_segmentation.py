@@ -17,9 +17,6 @@ from sklseq.metrics import span_precision_recall_fscore_support
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-__all__ = ["SegmentationDisplay"]
-
 # Okabe and Ito (2008): distinct with any colour vision. `_lighter` mixes them with white.
 COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#999999")
 # If there are more types than colours, borders (HTML) and hatching (plots) tell them apart.

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-__all__ = ["TransitionsDisplay"]
-
-
 class TransitionsDisplay:
     """Weights of transitions, starts and ends as a heat map.
 

@@ -41,8 +41,6 @@ from sklseq.objectives.scores.design import score_rows
 from sklseq.objectives.scores.score_map import padded_rows
 from sklseq.objectives.scores.scored_rows import ChainWeights, Potentials, ScoredRows
 
-__all__ = ["BaseTagger"]
-
 
 class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
     """A linear chain of linear scores; subclasses train ``coef_``, ``transition_`` and the ends."""

@@ -18,8 +18,6 @@ from sklseq.inference.chain.linear_chain import check_paths
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.objectives.scores.transition_features import transition_scores
 
-__all__ = ["BlockSums"]
-
 
 class KeptEntries:
     """Transition scores of a block kept in memory, with the methods of ``BlockEntries``."""

@@ -15,16 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import LabellerBase, check_plain_parameters, clone_part
 from sklseq._lib.signatures import taken_options
-from sklseq.data.labels import as_label_sequences, find_codes
-from sklseq.data.sequences import check_counts, check_lengths, check_sample_weight
+from sklseq.data.labels import as_label_sequences, check_counts, check_lengths, find_codes
+from sklseq.data.sequences import check_sample_weight
 from sklseq.data.span_rules import find_by_rules, span_rules
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike, ValidLike
 from sklseq.estimators.folds import as_list, take
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen, gives_lists
 from sklseq.estimators.validation import check_handle_invalid
 from sklseq.inference.chain.linear_chain import repeatable_generator
-
-__all__ = ["ConformalTagger", "CoverageReport"]
 
 UNITS = ("token", "span", "sequence")
 

@@ -17,8 +17,6 @@ from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import OnlineRule, _online, new_beam, no_path
 from sklseq.inference.chain.row_transitions import RowTransitions
 
-__all__ = ["BlockDecoder", "different_lengths"]
-
 
 class BlockDecoder(NamedTuple):
     """Scores of a fitted tagger, and Viterbi decoding with them block by block.

@@ -18,10 +18,6 @@ from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import Sequences, list_sequences
 from sklseq.metrics import SCORERS, get_scorer
 
-__all__ = [
-    "as_list", "check_finite", "read_folds", "read_number", "read_scorer", "scorer_weights", "take",
-]  # fmt: skip
-
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 

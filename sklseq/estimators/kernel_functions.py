@@ -13,11 +13,6 @@ from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kerne
 
 from sklseq.estimators.validation import check_number
 
-__all__ = [
-    "BLOCK", "KernelRows", "RowKernel", "check_kernel", "fits", "gram_factor", "gram_matrix",
-    "resolve_gamma",
-]  # fmt: skip
-
 NAMES = ("linear", "poly", "rbf", "precomputed")
 BLOCK = 1 << 22  # entries of the Gram matrix computed at a time
 MOST_ROWS = 1000  # largest number of rows whose kernels with all rows are computed at once

@@ -17,8 +17,6 @@ from sklseq.estimators.kernel_functions import BLOCK, RowKernel
 from sklseq.inference.chain.max_marginals import max_marginals
 from sklseq.objectives.scores.score_map import padded_rows
 
-__all__ = ["KernelTagger"]
-
 
 class KernelTagger(BaseTagger):
     """A tagger that scores rows by ``coef_``, or without it by kernels with ``support_vectors_``.

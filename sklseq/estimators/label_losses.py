@@ -9,8 +9,6 @@ import numpy as np
 
 from sklseq._lib.signatures import takes
 
-__all__ = ["resolve_loss"]
-
 
 def resolve_loss(loss: Any, classes: np.ndarray, other: str | None = None) -> np.ndarray | None:
     """Return `loss` of a margin tagger as a matrix (n_labels, n_labels); rows are true labels.

@@ -10,8 +10,6 @@ import numpy as np
 from sklseq.data._label_lists import label_lists
 from sklseq.data.labels import LabelLists, cut_rows
 
-__all__ = ["LabelOutputMixin", "as_chosen", "chosen_labels", "cut_labels", "gives_lists"]
-
 
 class LabelOutputMixin:
     """``set_output`` of estimators that predict labels or segments."""

@@ -37,14 +37,6 @@ from sklseq.estimators.folds import (
 from sklseq.estimators.validation import check_not_empty, read_sequences, training_weights
 from sklseq.objectives.likelihood.proportions import find_columns
 
-__all__ = [
-    "Data",
-    "NoPartialFitMixin",
-    "Path",
-    "PenaltySearchMixin",
-    "read_grid",
-]
-
 FIRST_FOLDS = 2  # number of folds on which racing compares all points
 
 

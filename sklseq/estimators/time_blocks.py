@@ -10,8 +10,6 @@ from sklearn.model_selection import BaseCrossValidator
 
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 
-__all__ = ["TimeBlockSplit"]
-
 
 class TimeBlockSplit(BaseCrossValidator):
     """Contiguous folds of sequences in the order of time, with a gap around the test part.

@@ -12,8 +12,6 @@ from sklseq.data.sequences import Sequences
 from sklseq.data.types import MatrixLike
 from sklseq.estimators.weights import WeightsMixin, dense_weights
 
-__all__ = ["ExplainMixin", "TokenExplanation"]
-
 
 class TokenExplanation(NamedTuple):
     """Score terms of the predicted label of one row; see :meth:`sklseq.CRFTagger.explain`.

@@ -9,8 +9,6 @@ import numpy as np
 from sklseq.estimators.weights import dense_weights
 from sklseq.objectives.scores.score_map import ScoreMap, Support, Weights, full_support
 
-__all__ = ["fitted_attributes", "previous_weights", "trained_support"]
-
 
 def trained_support(
     estimator: Any, seen: Support | None, n_labels: int, boundaries: bool = True

@@ -16,11 +16,6 @@ from sklseq.data.types import ValidLike
 from sklseq.inference.chain.linear_chain import PlainScores, nbest_of_one
 from sklseq.inference.chain.once import NoValidAnswerError, best_paths_once
 
-__all__ = [
-    "check_valid", "first_valid", "repeated_labels", "segmentation_rule", "types_once",
-    "unless_invalid", "valid_paths",
-]  # fmt: skip
-
 # Numbers of best paths that are tried one after the other, until one path is valid.
 NUMBERS = (8, 64, 512, 4096)
 

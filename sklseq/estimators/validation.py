@@ -11,7 +11,6 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.class_weight import compute_class_weight
 
-from sklseq._lib.threads import check_n_jobs
 from sklseq.data.row_blocks import in_blocks
 from sklseq.data.sequences import (
     Sequences,
@@ -21,29 +20,6 @@ from sklseq.data.sequences import (
     input_form,
 )
 from sklseq.data.types import ArrayLike, SequencesLike
-
-__all__ = [
-    "ATTRIBUTES_WARNED",
-    "check_choices",
-    "check_flags",
-    "check_handle_invalid",
-    "check_magnitude",
-    "check_n_jobs",
-    "check_not_empty",
-    "check_number",
-    "check_numbers",
-    "check_room",
-    "check_same_roles",
-    "in_shards",
-    "nothing_to_score",
-    "other_width",
-    "read_sequences",
-    "refuse_options",
-    "refuse_roles",
-    "training_weights",
-    "warn_new_attributes",
-    "warn_one_label",
-]
 
 ATTRIBUTES_WARNED = "_new_attributes_warned"  # set once warn_new_attributes has warned
 

@@ -11,8 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq.estimators.validation import check_number
 
-__all__ = ["WeightsMixin", "dense_weights"]
-
 
 def dense_weights(coef: Any) -> np.ndarray:
     """Return state weights as a dense array, also of a sparsified model."""

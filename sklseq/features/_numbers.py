@@ -11,8 +11,6 @@ from sklseq.data.sequences import Sequences, as_sequences
 from sklseq.data.tables import column_array, column_list
 from sklseq.features._columns import Columns
 
-__all__ = ["read_numbers"]
-
 
 def read_numbers(columns: Columns, names: list[str]) -> tuple[Sequences, list[str]] | None:
     """Return rows of the numbers in some columns, and a name for each number.

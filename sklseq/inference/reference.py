@@ -10,17 +10,6 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import logsumexp
 
-__all__ = [
-    "OnlineReference",
-    "backward",
-    "decode_online",
-    "expectation_semiring",
-    "forward",
-    "forward_backward",
-    "score_path",
-    "viterbi",
-]
-
 
 def _fold(emission, start, end) -> np.ndarray:
     psi = np.array(emission, dtype=np.float64)

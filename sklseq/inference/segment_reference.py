@@ -15,15 +15,6 @@ from scipy.special import logsumexp
 
 from sklseq.data.segment_potentials import SegmentPotentials
 
-__all__ = [
-    "every_segment",
-    "forward_full",
-    "forward_succinct",
-    "is_active",
-    "reach_back",
-    "reach_forward",
-]
-
 
 def is_active(kind, start, stop, i: int, j: int) -> np.ndarray:
     """Mask of the potentials that are active for the segment [i, j)."""

@@ -8,8 +8,6 @@ import numpy as np
 
 from sklseq.solvers._result import SolverResult
 
-__all__ = ["adagrad"]
-
 # Sequences with less than the mean loss are updated less often, but with at least this probability
 # in a pass, and in all of the first FULL_PASSES.
 LEAST_SHARE, FULL_PASSES = 0.3, 2

@@ -9,8 +9,6 @@ import numpy as np
 
 from sklseq.solvers._result import SolverResult
 
-__all__ = ["GapMonitor", "bcfw"]
-
 # One pass in FULL_EVERY updates all sequences. The others update those whose part of the gap was
 # above LARGE_GAP times the mean; updates of the rest would hardly change the objective.
 FULL_EVERY, LARGE_GAP = 4, 0.3

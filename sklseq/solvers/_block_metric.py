@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-__all__ = ["BlockMetric"]
-
 
 class BlockMetric:
     """A matrix B: the identity, except for one positive definite block for each group of weights.

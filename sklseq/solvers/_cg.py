@@ -8,8 +8,6 @@ import numpy as np
 
 from sklseq.solvers._result import SolverResult
 
-__all__ = ["cg"]
-
 BLOCK = 2_048  # rows processed at a time, so that they stay in the cache
 
 # A direction counts as dependent on others if its squared length, relative to the longest, is below

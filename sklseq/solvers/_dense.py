@@ -9,8 +9,6 @@ from scipy.optimize import nnls
 from sklseq._lib.column_sizes import column_sizes
 from sklseq.solvers._result import SolverResult
 
-__all__ = ["least_distance", "solve_dense"]
-
 # Eigenvalues below this fraction of the largest are treated as zero.
 RANK = 1e-12
 # A ridge below this fraction of the largest diagonal entry is within the rounding error.

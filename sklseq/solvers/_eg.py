@@ -8,8 +8,6 @@ import numpy as np
 
 from sklseq.solvers._result import SolverResult
 
-__all__ = ["exponentiated_gradient"]
-
 # Sequences with a gap below this fraction of the mean are updated only in every MAX_REST-th pass.
 SMALL_GAP, MAX_REST = 0.5, 4
 # Passes over all sequences before the estimated gaps are used.

@@ -12,8 +12,6 @@ from sklseq.solvers._block_metric import BlockMetric
 
 _vectors = load_kernel("sklseq.solvers._vectors")
 
-__all__ = ["History"]
-
 # Above this many weights pairs are stored in float32, which halves the memory traffic. Pairs affect
 # the search direction only; values, gradients and weights keep their type.
 LARGE = 1 << 16

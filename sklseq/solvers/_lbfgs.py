@@ -16,8 +16,6 @@ from sklseq.solvers._owlqn import OrthantSearch
 from sklseq.solvers._result import SolverResult
 from sklseq.solvers._search import Search
 
-__all__ = ["estimated_rest", "lbfgs"]
-
 # `estimated_rest` compares decreases over periods of a fifth of all iterations, at least PERIODS,
 # and multiplies the rest of a geometric series by FACTORS; the values are for runs (without, with)
 # a metric, which speeds up convergence.

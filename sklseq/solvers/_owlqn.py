@@ -37,8 +37,6 @@ from sklseq._lib.threads import Threads
 from sklseq.solvers._block_metric import BlockMetric
 from sklseq.solvers._search import MAX_TRIALS, SUFFICIENT_DECREASE, Search
 
-__all__ = ["OrthantSearch", "l1_norm", "proximal_step", "pseudo_gradient"]
-
 N_HALVINGS = 6  # lengths of an L-BFGS step that are tried before the step to u
 # Fraction of its first-order decrease by which an L-BFGS step has to lower the objective. A step to
 # the minimum of a parabola has half of that decrease, a step twice as long almost none. (A third of

@@ -9,8 +9,6 @@ import numpy as np
 
 from sklseq.solvers._result import SolverResult
 
-__all__ = ["Mistakes", "perceptron"]
-
 
 class Mistakes(NamedTuple):
     """Mistakes of a perceptron during training.

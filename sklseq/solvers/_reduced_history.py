@@ -13,8 +13,6 @@ from sklseq._lib.threads import Threads, spans
 from sklseq.solvers._block_metric import BlockMetric
 from sklseq.solvers._history import History
 
-__all__ = ["ReducedHistory"]
-
 # Pairs have entries for at least 1 / PART of the weights. (3.5 million weights, most of them for
 # feature and labels that never occur together: 46, 48, 49 and 62 iterations with 1/8, 1/16, 1/32
 # and 1/64 of the weights, 48 with all.)

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["SolverResult"]
-
 
 class SolverResult(NamedTuple):
     """Result of a solver.

@@ -9,8 +9,6 @@ from sklseq.solvers._block_metric import BlockMetric
 from sklseq.solvers._history import History
 from sklseq.solvers._reduced_history import ReducedHistory
 
-__all__ = ["MAX_TRIALS", "SUFFICIENT_DECREASE", "Search", "interpolate"]
-
 SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9
 MAX_TRIALS = 40  # step lengths tried in one iteration
 LONG = 1e5  # largest change of a scaled weight in a trial; some score changes about as much

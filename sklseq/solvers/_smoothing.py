@@ -11,8 +11,6 @@ from sklseq._lib.threads import Threads
 from sklseq.solvers._lbfgs import lbfgs
 from sklseq.solvers._result import SolverResult
 
-__all__ = ["ROUNDING", "smoothing"]
-
 FIRST = 0.25  # first temperature, as a fraction of the typical loss of a row
 # Fractions of the allowed gap: ACCURACY may remain after L-BFGS, AIM is what the next temperature
 # should leave as the rest of the gap, which grows about with its 1.5th power, 1 / POWER. One step

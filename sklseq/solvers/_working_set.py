@@ -10,8 +10,6 @@ import numpy as np
 from sklseq.solvers._bcfw import GapMonitor
 from sklseq.solvers._result import SolverResult
 
-__all__ = ["working_set"]
-
 # The QP of a sequence is solved by at most MAX_STEPS pairs of paths, or until the spread of
 # violations has fallen to the fraction ACCURACY; the next update adds another path in any case.
 MAX_STEPS, ACCURACY = 1000, 0.1

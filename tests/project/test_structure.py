@@ -269,6 +269,13 @@ def test_method_docstring_names_the_parameters(method):
         assert sorted(parameters) == sorted(signature_of(method))
 
 
+def test_only_public_modules_and_packages_list_their_names():
+    public = {name.replace(".", "/") + ".py" for name in [*MODULES, "sklseq.data.types"]}
+    paths = (path.relative_to(ROOT.parent).as_posix() for path in ROOT.rglob("*.py"))
+    private = [p for p in paths if p not in public and not p.endswith("__init__.py")]
+    assert [p for p in private if "\n__all__ =" in (ROOT.parent / p).read_text("utf-8")] == []
+
+
 def test_all_is_sorted_and_exists():
     for module_name in MODULES:
         module = importlib.import_module(module_name)

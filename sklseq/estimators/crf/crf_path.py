@@ -13,8 +13,6 @@ from sklseq.estimators.sources.open_source import open_source
 from sklseq.estimators.sources.partial_source import Unlabelled
 from sklseq.estimators.weights import dense_weights
 
-__all__ = ["CRFPath"]
-
 # Fraction of tol that is passed to the solver: near the minimum the objective falls slowly, and the
 # estimate of the excess is too small (on three parts of CoNLL-2002 at ten values of l2, the excess
 # with tol itself was 1.35 tol once).

@@ -37,8 +37,6 @@ from sklseq.solvers import (
     lbfgs,
 )
 
-__all__ = ["ALIASES", "CRFProblem", "check_source", "choose_solver", "score_map"]
-
 # Passes of "adagrad" before L-BFGS; a pass takes the time of one to two and a half evaluations. (To
 # an excess of 1e-2, CoNLL-2002 needs 10 passes and 21 iterations, or 20 and 12.) Fewer if all
 # features have blocks of second derivatives, with which L-BFGS is faster. (Protein chains and

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
+from sklseq._lib.threads import check_n_jobs
 from sklseq.data.labels import find_codes
 from sklseq.data.row_blocks import in_blocks
 from sklseq.data.segment_labels import read_queries
@@ -27,11 +28,10 @@ from sklseq.data.types import (
     SequencesLike,
 )
 from sklseq.estimators.base import BaseTagger
-from sklseq.estimators.token_explanation import ExplainMixin, TokenExplanation
+from sklseq.estimators.token_explanation import ExplainMixin
 from sklseq.estimators.validation import (
     ATTRIBUTES_WARNED,
     check_choices,
-    check_n_jobs,
     check_number,
     check_numbers,
     check_room,
@@ -48,8 +48,6 @@ from sklseq.objectives.scores.transition_features import transition_scores
 
 if TYPE_CHECKING:  # importing it takes as long as importing the tagger
     from sklearn.model_selection import BaseCrossValidator
-
-__all__ = ["CRFTagger", "TokenExplanation"]
 
 # Aliases from the papers: "eg" is "dual", "emp" is "streaming", "owlqn" is "lbfgs" with l1 > 0.
 SOLVERS = ("auto", "dual", "eg", "adagrad", "lbfgs", "owlqn")

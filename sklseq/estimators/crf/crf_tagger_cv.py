@@ -13,8 +13,6 @@ from sklseq.estimators.crf.crf_path import CRFPath
 from sklseq.estimators.crf.crf_tagger import CRFTagger
 from sklseq.estimators.penalty_search import Axis, Data, PenaltySearchMixin, read_grid
 
-__all__ = ["CRFTaggerCV"]
-
 
 class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     """:class:`CRFTagger` that finds ``l1`` and ``l2`` by cross-validation.

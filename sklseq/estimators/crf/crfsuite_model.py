@@ -21,8 +21,6 @@ from scipy import sparse
 from sklseq.estimators.crf.crf_tagger import CRFTagger
 from sklseq.features import DictFeatures
 
-__all__ = ["read_crfsuite_model"]
-
 VERSION = 100
 HEADER, CHUNK = 48, 12  # bytes of the header of the file, and of a section
 N_TABLES = 256  # hash tables of a CQDB, after its header of 24 bytes

@@ -23,8 +23,6 @@ from sklseq.estimators.crf.crfsuite_model import (
 )
 from sklseq.estimators.weights import dense_weights
 
-__all__ = ["write_crfsuite_model"]
-
 # Weight of a forbidden transition: CRFsuite needs finite weights, and exp of this is 0.
 FORBIDDEN = -1e4
 

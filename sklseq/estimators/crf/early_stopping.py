@@ -9,8 +9,6 @@ import numpy as np
 
 from sklseq.inference.chain.linear_chain import repeatable_generator
 
-__all__ = ["EarlyStopping"]
-
 
 class EarlyStopping:
     """Keep the weights of the iteration with the best validation score.

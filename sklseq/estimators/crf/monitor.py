@@ -12,8 +12,6 @@ from sklseq._lib.callbacks import iteration_hook
 from sklseq.estimators.crf.early_stopping import EarlyStopping
 from sklseq.solvers import SolverResult
 
-__all__ = ["Monitor"]
-
 
 class Monitor:
     """Called by solvers after each iteration; returns True to stop them.

@@ -16,13 +16,15 @@ from sklseq.data.constraints import Constraints, PathCheck, resolve_constraints
 from sklseq.data.labels import (
     PartialLabelError,
     as_label_sequences,
+    check_counts,
+    check_lengths,
     cut_rows,
     encode_labels,
     read_classes,
 )
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
 from sklseq.data.row_blocks import BLOCK_ROWS, blocks_of, item_blocks, with_last
-from sklseq.data.sequences import STATE, TRANSITION, Sequences, check_counts, check_lengths
+from sklseq.data.sequences import STATE, TRANSITION, Sequences
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.decode_blocks import different_lengths
 from sklseq.estimators.trained_weights import fitted_attributes, trained_support
@@ -43,8 +45,6 @@ from sklseq.objectives.scores.transition_features import (
     possible_triples,
     triples_of,
 )
-
-__all__ = ["fit_batch", "fit_blocks", "squares_of_columns"]
 
 RATE = 1.0
 # Initial sums of squared gradients: of new weights, and of weights from `fit`, which move less.

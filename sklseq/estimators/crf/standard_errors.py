@@ -20,8 +20,6 @@ from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.weights import dense_weights
 from sklseq.objectives.scores.score_map import ScoreMap, Weights
 
-__all__ = ["StandardErrors", "weight_errors"]
-
 # Distance of a weight from the minimum, in standard errors, above which there is a warning.
 FAR = 0.1
 

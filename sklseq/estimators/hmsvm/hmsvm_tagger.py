@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
-from sklseq._lib.threads import Threads
+from sklseq._lib.threads import Threads, check_n_jobs
 from sklseq.data.types import (
     ArrayLike,
     ChoiceLike,
@@ -29,15 +29,8 @@ from sklseq.estimators.kernel_functions import check_kernel
 from sklseq.estimators.kernel_model import KernelTagger
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.token_explanation import ExplainMixin
-from sklseq.estimators.validation import (
-    check_choices,
-    check_n_jobs,
-    check_numbers,
-    warn_one_label,
-)
+from sklseq.estimators.validation import check_choices, check_numbers, warn_one_label
 from sklseq.solvers import ROUNDING, SolverResult
-
-__all__ = ["HMSVMTagger", "SupportSequence"]
 
 
 class SupportSequence(NamedTuple):

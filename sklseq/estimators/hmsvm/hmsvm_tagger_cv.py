@@ -19,8 +19,6 @@ from sklseq.estimators.hmsvm.hmsvm_tagger import HMSVMTagger
 from sklseq.estimators.hmsvm.margin_path import GramMatrices, MarginPath
 from sklseq.estimators.penalty_search import Axis, Data, PenaltySearchMixin, read_grid
 
-__all__ = ["HMSVMTaggerCV"]
-
 
 class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
     """:class:`HMSVMTagger` that finds ``C`` by cross-validation.

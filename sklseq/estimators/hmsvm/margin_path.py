@@ -13,8 +13,6 @@ from sklseq.estimators.kernel_functions import RowKernel, gram_matrix, resolve_g
 from sklseq.estimators.penalty_search import Data
 from sklseq.estimators.sources.source import RowSource
 
-__all__ = ["GramMatrices", "MarginPath"]
-
 
 class GramMatrices:
     """Gram matrices of all rows, shared by folds: the last one is kept.

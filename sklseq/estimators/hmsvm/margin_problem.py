@@ -35,8 +35,6 @@ from sklseq.objectives.scores.score_map import ScoreMap, Support, full_support, 
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 from sklseq.solvers import SolverResult, bcfw, perceptron, smoothing, working_set
 
-__all__ = ["PASSES", "MarginProblem", "check_kernel_of_roles"]
-
 PASSES = {"bcfw": 1000, "working_set": 1000, "smoothing": 1000, "perceptron": 10}
 # Length of sequences, on average over rows, from which "auto" is "smoothing": an update of "bcfw"
 # changes the weight of one labeling of a whole sequence, and long sequences need many updates. With

@@ -21,8 +21,6 @@ from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.objectives.margin.hinge import StructuredHinge
 from sklseq.objectives.scores.score_map import Weights
 
-__all__ = ["UPDATES", "fit_batch"]
-
 UPDATES = "_perceptron_updates"  # attribute with the state from which the next batch continues
 
 

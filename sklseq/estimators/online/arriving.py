@@ -11,8 +11,6 @@ from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.objectives.scores.scored_rows import Potentials
 
-__all__ = ["chain_of", "check_emission_only", "entries_for", "potentials_of_parts"]
-
 
 def chain_of(potentials: Potentials) -> Transitions:
     """Return transitions for the compiled functions, in the precision of the emission scores."""

@@ -11,8 +11,6 @@ from sklseq.data.labels import as_label_sequences
 from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.estimators.online.online_decoder import OnlineDecoder
 
-__all__ = ["CalibrationReport", "calibration_report"]
-
 
 class CalibrationReport(NamedTuple):
     """Result of :func:`calibration_report`; empty bins are left out.

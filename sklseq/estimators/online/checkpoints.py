@@ -14,8 +14,6 @@ from sklearn.base import BaseEstimator
 
 from sklseq._lib.checksums import row_checksum
 
-__all__ = ["check_identity", "check_state", "name_of", "weights_checksum"]
-
 ADVICE = "Give what OnlineStream.checkpoint() returned, unchanged."
 LARGEST = 2**62  # largest count: sums with later rows must not overflow
 

@@ -13,8 +13,6 @@ from scipy import sparse
 from sklseq.data.sequences import Sequences
 from sklseq.data.tables import is_table
 
-__all__ = ["check_items", "numbered_from", "one_sequence", "read_items"]
-
 
 def check_items(items: Any, method: str) -> None:
     """Raise a ValueError if ``items`` iterates over anything but the items of one sequence."""

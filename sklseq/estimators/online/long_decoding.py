@@ -22,8 +22,6 @@ from sklseq.inference.chain.online_rules import (
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.objectives.scores.scored_rows import Potentials
 
-__all__ = ["decode_long"]
-
 
 def decode_long(
     tagger: Any, X: SequencesLike, chain: Transitions, rule: OnlineRule, delay: int

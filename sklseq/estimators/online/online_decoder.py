@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, fit_of_part, with_callbacks
 from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter
-from sklseq._lib.threads import Threads
+from sklseq._lib.threads import Threads, check_n_jobs
 from sklseq.data.labels import (
     PartialLabelError,
     as_label_sequences,
@@ -42,7 +42,7 @@ from sklseq.estimators.online.pipelines import (
 from sklseq.estimators.online.pool import StreamPool
 from sklseq.estimators.online.sources import emissions_of, emissions_of_async
 from sklseq.estimators.online.stream import Emission, OnlineStream, StreamModel
-from sklseq.estimators.validation import check_n_jobs, check_number, nothing_to_score
+from sklseq.estimators.validation import check_number, nothing_to_score
 from sklseq.inference.chain.linear_chain import BLOCK_ROWS, best_paths, row_blocks
 from sklseq.inference.chain.online_rules import OnlinePaths, OnlineRule, decode_block
 from sklseq.metrics import token_accuracy
@@ -50,17 +50,6 @@ from sklseq.objectives.scores.scored_rows import Potentials
 
 if TYPE_CHECKING:
     from sklseq.estimators.online.segment_stream import SegmentStream
-
-__all__ = [
-    "Emission",
-    "LatencyReport",
-    "OnlineDecoder",
-    "OnlineDecoding",
-    "OnlineStream",
-    "make_latency_scorer",
-    "neg_mean_latency",
-    "potentials_of",
-]
 
 
 class OnlineDecoding(NamedTuple):

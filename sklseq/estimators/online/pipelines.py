@@ -11,8 +11,6 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from sklseq.data.types import SequencesLike
 
-__all__ = ["decodes_segments", "inner_estimator", "look_ahead", "tagger_of", "trial_look_ahead"]
-
 
 def inner_estimator(estimator: BaseEstimator) -> Any:
     """Return the estimator inside FrozenEstimator or a search (of a fitted search the best)."""

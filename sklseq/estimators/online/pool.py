@@ -26,8 +26,6 @@ from sklseq.estimators.online.pipelines import tagger_of
 from sklseq.estimators.online.stream import OnlineStream, StreamModel, alone, shared_chain
 from sklseq.inference.chain.online_rules import _online, find_unfit, new_beam, no_path
 
-__all__ = ["PoolLabels", "StreamPool"]
-
 
 class PoolLabels(NamedTuple):
     """Labels that became final in one call of a :class:`StreamPool`: one entry for each label.

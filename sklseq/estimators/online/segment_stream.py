@@ -23,8 +23,6 @@ from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.segment.segment_closure import check_max_span, closure_of_sequence
 from sklseq.inference.segment.segmentations import SegmentPlan, SegmentSpans, SegmentTransitions
 
-__all__ = ["SegmentEmission", "SegmentStream", "labels_in_time"]
-
 
 class SegmentEmission(NamedTuple):
     """A segment that became final.

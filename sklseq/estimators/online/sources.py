@@ -7,8 +7,6 @@ from typing import Any
 
 from sklseq.estimators.online.stream import Emission, OnlineStream
 
-__all__ = ["emissions_of", "emissions_of_async"]
-
 _END = object()
 
 

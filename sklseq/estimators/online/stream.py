@@ -37,8 +37,6 @@ from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import OnlineRule, _online, find_unfit, new_beam, no_path
 from sklseq.objectives.scores.scored_rows import Potentials
 
-__all__ = ["Emission", "OnlineStream", "StreamModel", "alone", "shared_chain"]
-
 Method = TypeVar("Method", bound=Callable)
 
 

@@ -13,7 +13,7 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.pipeline import make_pipeline
 
 from sklseq._lib.threads import Threads
-from sklseq.data.sequences import check_counts
+from sklseq.data.labels import check_counts
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.folds import as_list, read_folds, read_number, take
 from sklseq.estimators.online.arriving import chain_of
@@ -28,8 +28,6 @@ from sklseq.estimators.online.pipelines import decodes_segments, tagger_of
 from sklseq.estimators.validation import check_number
 from sklseq.inference.chain.online_rules import OnlineRule, decode_block
 from sklseq.objectives.scores.scored_rows import Potentials
-
-__all__ = ["HeldOut", "LatencyTuning", "tune_latency"]
 
 # Costs between 0 and the first change little. Above the last, nearly all labels are immediate.
 COSTS = (0.0, *np.geomspace(1e-4, 10, 16).tolist())

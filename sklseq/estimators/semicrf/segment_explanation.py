@@ -9,8 +9,6 @@ import numpy as np
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.objectives.segment.segment_starts import rows_of_starts
 
-__all__ = ["SegmentExplanation", "segment_terms"]
-
 
 class SegmentExplanation(NamedTuple):
     """Score terms of one predicted segment; see :meth:`SemiCRFSegmenter.explain`.

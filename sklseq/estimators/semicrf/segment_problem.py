@@ -33,8 +33,6 @@ from sklseq.objectives.segment.segment_likelihood import (
 )
 from sklseq.solvers import SolverResult, bcfw, lbfgs
 
-__all__ = ["SegmentProblem"]
-
 
 class SegmentProblem:
     """The loss of one training set, and its minimisation.

@@ -36,8 +36,6 @@ from sklseq.metrics import span_f1
 from sklseq.objectives.segment.candidate_margin import CandidateMargin, softmax_of_lists
 from sklseq.solvers import lbfgs
 
-__all__ = ["SegmentReranker"]
-
 
 class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
     """Chooses among the best segmentations of a segmenter, by features of whole segmentations.

@@ -19,8 +19,6 @@ from sklseq.estimators.validation import (
 )
 from sklseq.inference.segment.segmentations import as_spans
 
-__all__ = ["SegmentSource", "divide_weights", "label_limits", "read_potentials"]
-
 # Fitted attributes whose entries are weights: scores are linear in them.
 WEIGHTS = "coef_", "transition_", "start_", "end_", "transition_coef_"
 

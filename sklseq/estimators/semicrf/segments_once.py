@@ -23,8 +23,6 @@ from sklseq.inference.segment.segmentations import (
 )
 from sklseq.objectives.segment.segment_starts import transitions_of_starts
 
-__all__ = ["OnceSearch"]
-
 # Largest number of states (set of labels that have occurred, label) of a search, whose cost grows
 # with their square.
 MOST_STATES = 1024

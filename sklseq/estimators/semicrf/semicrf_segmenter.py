@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import LabellerBase, check_plain_parameters, fitted_parameter
-from sklseq._lib.threads import Threads
+from sklseq._lib.threads import Threads, check_n_jobs
 from sklseq.data.labels import find_codes
 from sklseq.data.segment_labels import (
     Span,
@@ -49,7 +49,6 @@ from sklseq.estimators.semicrf.segment_source import (
 from sklseq.estimators.validation import (
     check_choices,
     check_handle_invalid,
-    check_n_jobs,
     check_number,
     check_numbers,
     nothing_to_score,
@@ -80,8 +79,6 @@ from sklseq.objectives.segment.segment_likelihood import (
     SegmentData,
 )
 from sklseq.objectives.segment.segment_starts import transitions_of_starts
-
-__all__ = ["SemiCRFSegmenter", "closure_labels"]
 
 LOSSES = ("log", "softmax-margin", "hinge")
 

@@ -13,8 +13,6 @@ from sklearn.model_selection import KFold
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.estimators.semicrf.segment_source import SegmentSource, divide_weights
 
-__all__ = ["fit_temperature"]
-
 # Temperatures are searched between 1 / MOST and MOST, with a relative error of 1 %.
 MOST, ACCURACY = 8.0, 0.01
 LEAST = 1e-12

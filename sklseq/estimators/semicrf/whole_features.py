@@ -13,8 +13,6 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 
-__all__ = ["fit_texts", "texts_log_proba", "whole_features"]
-
 # Counts above this number are one feature.
 MOST = 3
 # log p(label | text) of a label that does not occur in the training texts.

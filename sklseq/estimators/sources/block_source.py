@@ -19,8 +19,6 @@ from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, Plan
 from sklseq.objectives.likelihood.summary import Summary
 from sklseq.objectives.scores.score_map import ScoreMap
 
-__all__ = ["BlockSource"]
-
 
 class BlockSource(Source):
     """Sequences trained on in blocks; ``read()`` returns their ``LongData``.

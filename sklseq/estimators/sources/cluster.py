@@ -31,8 +31,6 @@ from sklseq.objectives.likelihood.sharded import add_sums, likelihood_of, sum_of
 from sklseq.objectives.likelihood.summary import LabelledRows, Summary, summarise_shard
 from sklseq.objectives.scores.score_map import ScoreMap
 
-__all__ = ["ClusterError", "ClusterSource", "count_on_workers", "predict_lazily"]
-
 # Attempts of an evaluation if workers are lost; seconds before the second attempt, doubled each
 # time, as the scheduler has to notice the loss; and the time to wait for a worker, as clusters
 # need minutes to replace a lost machine.

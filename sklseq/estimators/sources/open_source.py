@@ -17,8 +17,6 @@ from sklseq.estimators.sources.source import RowSource, Source
 from sklseq.estimators.validation import in_shards, read_sequences, training_weights
 from sklseq.objectives.likelihood.long import Plan, plan_gradient
 
-__all__ = ["open_source"]
-
 
 def open_source(
     X: SequencesLike, y: LabelsLike | None, sample_weight: ArrayLike | None, gradient: str,

@@ -27,8 +27,6 @@ from sklseq.objectives.likelihood.summary import Summary
 from sklseq.objectives.scores.score_map import ScoreMap, allowed_support, magnitudes
 from sklseq.objectives.scores.transition_features import allowed_triples
 
-__all__ = ["BY_BLOCKS", "NOTHING", "PartialSource", "Unlabelled", "has_row"]
-
 
 class Unlabelled(NamedTuple):
     """Parameters of ``CRFTagger`` for terms of the objective that use rows without labels."""

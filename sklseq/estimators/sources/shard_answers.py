@@ -13,8 +13,6 @@ from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.shard_source import check_shards
 from sklseq.estimators.sources.shards import Shards, named
 
-__all__ = ["count_right_of_shards", "predict_shards"]
-
 
 def predict_shards(predict: Callable, X: SequencesLike) -> Any:
     """Call ``predict`` shard by shard and join the answers; lazy for Dask data."""

@@ -26,8 +26,6 @@ from sklseq.objectives.likelihood.summary import (
 from sklseq.objectives.scores.design import DenseRows
 from sklseq.objectives.scores.score_map import ScoreMap
 
-__all__ = ["LocalShardSource", "ShardSource", "check_shards", "dict_features", "solver_bytes"]
-
 # Bytes of a stored value of a CSR matrix in float64.
 CSR_BYTES = 12
 

@@ -27,8 +27,6 @@ from sklseq.estimators.sources.partial_source import has_row
 from sklseq.estimators.validation import read_sequences
 from sklseq.objectives.likelihood.summary import LabelledRows
 
-__all__ = ["ShardError", "Shards", "named", "read_content", "split_content"]
-
 UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 

@@ -32,8 +32,6 @@ from sklseq.objectives.scores.centred import CentredColumns, centred_columns
 from sklseq.objectives.scores.score_map import ScoreMap, Support
 from sklseq.objectives.scores.transition_features import observed_triples, possible_triples
 
-__all__ = ["RowSource", "Source"]
-
 
 class Source(AbstractContextManager):
     """Base class of sources of labelled training sequences; a context that lasts during training.

@@ -23,8 +23,6 @@ from sklseq.objectives.zscore.factorised import CentredRows, centred_statistics
 from sklseq.objectives.zscore.kernel_ridge import centred_size
 from sklseq.objectives.zscore.moments import Sample, Statistics, extended_rows
 
-__all__ = ["KernelSpace"]
-
 # Squared distances from the mean, over the kernel's diagonal, below which scores lose precision.
 LOST, LOST_LANDMARKS = 1e-11, 1e-8
 

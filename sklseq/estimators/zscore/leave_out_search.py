@@ -18,8 +18,6 @@ from sklseq.objectives.zscore.leave_out import LeaveOut, LeftOut
 from sklseq.objectives.zscore.moments import PairRule, Statistics, count_chain, loss_scale
 from sklseq.solvers import solve_dense
 
-__all__ = ["LeaveOutSearch", "n_entries"]
-
 MAX_ENTRIES = 100_000_000  # largest matrix of leave-one-out, in entries
 
 

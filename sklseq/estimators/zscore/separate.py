@@ -25,8 +25,6 @@ from sklseq.objectives.zscore.moments import (
 from sklseq.objectives.zscore.regression import RidgeSystem
 from sklseq.solvers import cg, least_distance, solve_dense
 
-__all__ = ["FreeSystem", "PathSystem", "Separation", "separate"]
-
 # Margin of a true labeling for each wrong label, as a fraction of its mean margin per row over all
 # labelings. Any positive number serves; with 0, ties would be resolved by the order of the labels.
 MARGIN = 0.1

@@ -16,8 +16,6 @@ from sklseq.estimators.zscore.kernel_space import KernelSpace
 from sklseq.inference.chain.linear_chain import forward_backward
 from sklseq.objectives.scores.score_map import observed_support
 
-__all__ = ["ALL_WEIGHTS", "as_crf", "best_scale"]
-
 ROWS = 50_000  # largest number of rows for the estimate of a scale, which need not be exact
 LARGEST = 2.0**30
 PRECISION = 0.01

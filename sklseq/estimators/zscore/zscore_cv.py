@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import BaseCrossValidator
 
 from sklseq._lib.callbacks import with_callbacks
+from sklseq._lib.threads import check_n_jobs
 from sklseq.data.types import (
     ArrayLike,
     ClassWeightLike,
@@ -23,12 +24,10 @@ from sklseq.data.types import (
 from sklseq.estimators.folds import check_finite, read_folds, read_scorer, scorer_weights
 from sklseq.estimators.penalty_search import NoPartialFitMixin
 from sklseq.estimators.sources.source import RowSource
-from sklseq.estimators.validation import check_choices, check_n_jobs, refuse_roles
+from sklseq.estimators.validation import check_choices, refuse_roles
 from sklseq.estimators.zscore.leave_out_search import LeaveOutSearch, n_entries
 from sklseq.estimators.zscore.zscore_problem import ZScoreProblem
 from sklseq.estimators.zscore.zscore_tagger import ZScoreTagger
-
-__all__ = ["ZScoreTaggerCV"]
 
 # Parameters passed on to ``ZScoreTagger``.
 SHARED = (

@@ -47,16 +47,6 @@ from sklseq.objectives.zscore.programs import DynamicPrograms, count_programs
 from sklseq.objectives.zscore.regression import RidgeSystem
 from sklseq.solvers import SolverResult, cg, solve_dense
 
-__all__ = [
-    "MAX_WEIGHTS",
-    "Solution",
-    "ZScoreProblem",
-    "chain_attributes",
-    "labeling_scores",
-    "pair_rule",
-    "solve_statistics",
-]
-
 FACTORISED = 2_000  # largest number of dense columns for which a factorisation may replace "cg"
 # Least ridge, as a fraction of the largest column, for which the stopping rule of conjugate
 # gradients is reliable: their error is at most tol times the root of the condition number.

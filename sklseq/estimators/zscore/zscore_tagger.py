@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
+from sklseq._lib.threads import check_n_jobs
 from sklseq.data.constraints import Constraints, resolve_constraints
 from sklseq.data.labels import encode_labels, read_classes
 from sklseq.data.sequences import check_sample_weight, input_form, read_labels, row_positions
@@ -36,7 +37,6 @@ from sklseq.estimators.validation import (
     ATTRIBUTES_WARNED,
     check_choices,
     check_magnitude,
-    check_n_jobs,
     check_not_empty,
     check_numbers,
     other_width,
@@ -68,8 +68,6 @@ from sklseq.solvers import SolverResult
 if TYPE_CHECKING:
     from sklseq.estimators.crf.crf_tagger import CRFTagger
     from sklseq.features import DictFeatures
-
-__all__ = ["SequenceZScores", "ZScoreTagger"]
 
 # Attributes of the sums of partial_fit, in the order of the fields of Statistics.
 STATISTICS = ("gram_", "observed_", "means_", "transition_counts_", "label_counts_")

@@ -28,16 +28,6 @@ from sklseq.inference.chain.row_transitions import RowTransitions, TransitionLik
 
 _expectation = load_kernel("sklseq.inference.kernels._expectation")
 
-__all__ = [
-    "AGREE",
-    "BlockChain",
-    "BlockEntries",
-    "ExpectedFeatures",
-    "FilteredBlock",
-    "entropy",
-    "expected_features",
-]
-
 # Relative difference up to which entries of conditional marginals count as equal. It is smaller
 # than rounding errors of forward-backward, but large enough to be reached in spite of rounding.
 AGREE = 1e-13

@@ -14,8 +14,6 @@ if TYPE_CHECKING:  # as in linear_chain
 _chain = load_kernel("sklseq.inference.kernels._chain")
 _halves = load_kernel("sklseq.inference.kernels._halves")
 
-__all__ = ["best_path_in_parts", "sums_by_halves"]
-
 # Rows of a part that are computed from both starting rows before the results are compared.
 JOIN = 512
 

@@ -29,16 +29,6 @@ if TYPE_CHECKING:  # its import takes long, and exported models need no threads
 
 _chain = load_kernel("sklseq.inference.kernels._chain")
 
-__all__ = [
-    "Marginals",
-    "Transitions",
-    "Workspace",
-    "forward_backward",
-    "nbest",
-    "sample",
-    "viterbi",
-]
-
 # Rows of a block: few enough for the cache, many enough for several threads. The Python code of a
 # block takes some 25 µs in which no other thread runs Python: with 1024 rows, 5 % of an evaluation.
 BLOCK_ROWS = 2048

@@ -10,8 +10,6 @@ from sklseq.data.types import ArrayLike
 from sklseq.inference.chain.linear_chain import PlainScores, check_chain, check_paths
 from sklseq.inference.chain.row_transitions import TransitionLike
 
-__all__ = ["max_marginals"]
-
 MOST = 2**18  # limit of the size of temporary arrays (sequences, n_labels, n_labels)
 
 

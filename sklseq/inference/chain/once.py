@@ -9,8 +9,6 @@ from sklseq._lib.cpu import load_kernel
 from sklseq.data.span_rules import SpanRules, find_by_rules
 from sklseq.inference.chain.linear_chain import PlainScores
 
-__all__ = ["NoValidAnswerError", "best_paths_once"]
-
 _once = load_kernel("sklseq.inference.kernels._once")
 
 # Limit of the number of pointers for one sequence: 256 MB.

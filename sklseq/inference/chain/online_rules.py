@@ -22,8 +22,6 @@ _online = load_kernel("sklseq.inference.kernels._online")
 
 MOST_ROWS = sys.maxsize // 2  # limit of numbers of rows: adding a few rows must not overflow
 
-__all__ = ["OnlinePaths", "OnlineRule", "decode_online", "new_beam"]
-
 
 class OnlineRule(NamedTuple):
     """Rule by which labels are emitted; see :func:`decode_online`.

@@ -9,8 +9,6 @@ import numpy as np
 from sklseq.data.sequences import as_numbers, check_offsets
 from sklseq.data.types import ArrayLike
 
-__all__ = ["PackedScores", "from_padded", "to_padded"]
-
 
 class PackedScores(NamedTuple):
     """Answer of :func:`from_padded`: the first arguments of the functions of this module.

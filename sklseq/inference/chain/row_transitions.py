@@ -14,8 +14,6 @@ from numpy.typing import DTypeLike
 from sklseq.data.sequences import as_integers, as_numbers
 from sklseq.data.types import ArrayLike, MatrixLike
 
-__all__ = ["RowTransitions", "TransitionLike", "row_scores"]
-
 
 class RowTransitions:
     """Transition scores of rows: a shared matrix, and entries that replace it in single rows.

@@ -16,8 +16,6 @@ from sklseq.inference.chain.linear_chain import (
 )
 from sklseq.inference.chain.row_transitions import RowTransitions, row_scores
 
-__all__ = ["span_probabilities"]
-
 _span_sums = load_kernel("sklseq.inference.kernels._span_sums")
 
 

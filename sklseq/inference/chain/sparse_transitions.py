@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["ListedFactors", "PairLists", "find_pairs", "most_listed", "positive_factors"]
-
 # Lists are used if they hold at most the fraction a - b / n_labels of all pairs; the values are
 # (a, b), measured with one thread and 80 sequences of 25 rows, less a fifth of the gain.
 # A row costs n_labels² with the matrix, and n_labels plus the number of listed pairs with lists.

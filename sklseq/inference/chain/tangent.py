@@ -15,8 +15,6 @@ from sklseq.inference.chain.linear_chain import Transitions, Workspace, _chain, 
 
 _tangent = load_kernel("sklseq.inference.kernels._tangent")
 
-__all__ = ["BlockTangents", "Direction", "Filtered", "TangentWorkspace"]
-
 
 class Direction:
     """Padded change of transition, start and end scores; finite even for forbidden transitions.

@@ -19,8 +19,6 @@ from sklseq.inference.segment.segmentations import (
     checked_input,
 )
 
-__all__ = ["check_max_span", "closure_of_sequence", "segment_closure"]
-
 
 def segment_closure(
     spans: SegmentSpans | SegmentPotentials,

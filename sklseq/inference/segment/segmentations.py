@@ -37,22 +37,6 @@ _best = load_kernel("sklseq.inference.kernels._segment_best")
 _token_sums = load_kernel("sklseq.inference.kernels._segment_tokens")
 _token_best = load_kernel("sklseq.inference.kernels._segment_tokens_best")
 
-__all__ = [
-    "BestPrefixes",
-    "SegmentMarginals",
-    "SegmentPlan",
-    "SegmentSpans",
-    "SegmentTransitions",
-    "SegmentWorkspace",
-    "best_segments",
-    "check_segmentations",
-    "checked_input",
-    "segment_forward_backward",
-    "segment_nbest",
-    "segment_sample",
-    "segment_viterbi",
-]
-
 # Size of a block: numbers in its rows of states, or steps if all potentials are of single tokens.
 # The potentials of a block then stay in the second-level cache.
 BLOCK_NUMBERS = 1 << 16

@@ -14,8 +14,6 @@ from sklseq.objectives.scores.design import _linear
 from sklseq.objectives.scores.row_entries import ranked_columns
 from sklseq.objectives.scores.transition_features import dense_columns
 
-__all__ = ["AllowedRows", "DenseBlock", "SparseBlock", "as_block", "join_blocks"]
-
 # Bytes of a partial product in `collect`, and of dense rows whose checksum is computed at a time;
 # both stay in the cache.
 PRODUCT, PIECE = 1 << 20, 1 << 19

@@ -13,9 +13,6 @@ from sklseq.data.row_blocks import AGAIN, BlockError, iterate_blocks
 from sklseq.data.sequences import check_entries, first_not_finite
 from sklseq.objectives.likelihood.block_rows import PIECE, AllowedRows, as_block
 
-__all__ = ["AllowedSequence", "BlockSequence"]
-
-
 # Largest number of checkpoints, or √T if that is more; bytes of rows, and least rows, between two.
 CHECKPOINTS, CACHE, LEAST_ROWS = 4096, 1 << 21, 64
 # Checkpointing keeps the filter at the last WHOLE · √T rows.

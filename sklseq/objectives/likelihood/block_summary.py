@@ -12,8 +12,6 @@ from sklseq.objectives.likelihood.passes import Counts
 from sklseq.objectives.likelihood.summary import Summary
 from sklseq.objectives.scores.score_map import Support, magnitudes
 
-__all__ = ["SeenTriples", "summarise_blocks", "summarise_labels"]
-
 
 def summarise_labels(labels: list, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(sorted distinct labels of sequences of positive weight, number of labels of each)."""

@@ -13,8 +13,6 @@ from sklseq.objectives.likelihood.likelihood import LogLikelihood, squared_norm
 
 _ascent = load_kernel("sklseq.objectives.likelihood._ascent")
 
-__all__ = ["DualLikelihood", "dual_bytes"]
-
 # Start: theta of the observed labels, and the first eta, which halves theta. (Larger first steps
 # overshot in measurements, smaller ones made little of the first pass.)
 CONFIDENCE, FIRST_STEP = 5.0, 0.5

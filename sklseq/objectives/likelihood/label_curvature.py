@@ -12,8 +12,6 @@ from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.scores.design import _linear, without_zeros
 from sklseq.objectives.scores.score_map import ScoreMap, Weights
 
-__all__ = ["LabelCurvature", "label_curvature", "n_in_blocks"]
-
 # Rows of the sample, and largest total number of entries of the blocks. (Training takes as long
 # with an eighth of CoNLL-2002's rows as with all; a fifth of letters costs 1 iteration more of 14.)
 ROWS, ROOM = 8_000, 1 << 20

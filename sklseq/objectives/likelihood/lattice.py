@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.threads import Threads, spans
 from sklseq.inference.chain.sparse_transitions import PairLists
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
-from sklseq.objectives.scores.design import aligned_zeros
-
-__all__ = ["LatticeState", "in_pieces"]
 
 # Least number of sequences for each thread: weights trained on fewer are of little use in a merge.
 LEAST = 100

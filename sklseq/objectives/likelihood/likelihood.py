@@ -24,8 +24,6 @@ from sklseq.objectives.scores.design import _linear
 from sklseq.objectives.scores.row_entries import EntryBuffers
 from sklseq.objectives.scores.score_map import ScoreMap, neighbours
 
-__all__ = ["LogLikelihood", "SumOfParts", "ThreadBuffers"]
-
 # Number of parts in which squares of weights are summed, so that temporaries stay small.
 PIECES = 64
 

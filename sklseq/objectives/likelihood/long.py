@@ -39,15 +39,6 @@ from sklseq.objectives.scores.transition_features import (
     triples_of_codes,
 )
 
-__all__ = [
-    "GRADIENTS",
-    "LongData",
-    "LongLogLikelihood",
-    "Plan",
-    "explain_memory_error",
-    "plan_gradient",
-]
-
 GRADIENTS = ("auto", "forward-backward", "checkpoint", "streaming", "emp")
 BLOCK_ROWS = 4096
 LEAST_ROWS = 64

@@ -12,8 +12,6 @@ from sklseq.inference.chain.tangent import BlockTangents, Direction, TangentWork
 from sklseq.objectives.likelihood.passes import Counts
 from sklseq.objectives.likelihood.short import Batch
 
-__all__ = ["LongHessian"]
-
 
 class LongHessian:
     """Products with ∇²f(w) of a ``LongLogLikelihood``; see ``likelihood.Hessian``.

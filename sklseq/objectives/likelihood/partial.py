@@ -13,14 +13,6 @@ from sklseq.inference.chain.tangent import Direction, Filtered, TangentWorkspace
 from sklseq.objectives.likelihood.likelihood import Block, LogLikelihood, ThreadBuffers
 from sklseq.objectives.scores.score_map import ScoreMap
 
-__all__ = [
-    "EntropyLikelihood",
-    "PartialLogLikelihood",
-    "add_covariances",
-    "in_float64",
-    "nothing_known",
-]
-
 
 def nothing_known() -> ValueError:
     """The error for y without any known label."""

@@ -21,8 +21,6 @@ from sklseq.inference.chain.expectation import AGREE, BlockChain, FilteredBlock
 from sklseq.inference.chain.linear_chain import _chain
 from sklseq.objectives.scores.transition_features import BlockFeatures, EntriesOfBlock
 
-__all__ = ["Checkpoints", "Counts", "OnePass", "PendingTooLarge", "Stored", "StoredOnce"]
-
 # Rows that the L backward recursions process at a time, until they agree.
 TAIL = 128
 # Bytes of blocks whose backward recursion may be deferred; bytes of a partial product in `absorb`.

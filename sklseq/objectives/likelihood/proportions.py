@@ -23,8 +23,6 @@ from sklseq.objectives.likelihood.partial import (
 )
 from sklseq.objectives.scores.score_map import ScoreMap
 
-__all__ = ["ProportionLikelihood", "Proportions", "find_columns"]
-
 # Lower limit of an expected proportion in divisions: it underflows to 0 if scores differ widely.
 LEAST = 1e-100
 

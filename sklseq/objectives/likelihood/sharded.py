@@ -22,8 +22,6 @@ from sklseq.objectives.likelihood.partial import PartialLogLikelihood
 from sklseq.objectives.likelihood.summary import LabelledRows
 from sklseq.objectives.scores.score_map import ScoreMap
 
-__all__ = ["ShardedLogLikelihood", "add_sums", "likelihood_of", "sum_of_shard"]
-
 
 def likelihood_of(
     scores: ScoreMap, rows: LabelledRows, classes: np.ndarray, threads: Threads, buffers=None

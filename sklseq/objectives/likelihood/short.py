@@ -11,8 +11,6 @@ from sklseq.inference.chain.linear_chain import Workspace
 from sklseq.objectives.likelihood.block_rows import join_blocks
 from sklseq.objectives.scores.transition_features import BlockFeatures
 
-__all__ = ["Batch", "batches"]
-
 
 class Batch:
     """Short sequences, always processed by forward-backward.

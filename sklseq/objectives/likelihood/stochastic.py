@@ -17,8 +17,6 @@ from sklseq.objectives.scores.score_map import ScoreMap, Weights, largest_at
 
 _descent = load_kernel("sklseq.objectives.likelihood._descent")
 
-__all__ = ["Batch", "ShardedStochasticLikelihood", "StochasticLikelihood"]
-
 # Initial sums of squared gradients. With smaller ones, the first steps are about
 # rate · sign(gradient), and scores of rows with many features overshoot.
 FIRST_SQUARE = 16.0

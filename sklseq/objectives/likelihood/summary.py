@@ -20,8 +20,6 @@ from sklseq.objectives.scores.score_map import (
     support_of_codes,
 )
 
-__all__ = ["LabelledRows", "Part", "Summary", "merge_summaries", "summarise_rows"]
-
 
 class LabelledRows(NamedTuple):
     """Labelled rows in memory, without sequences of weight 0.

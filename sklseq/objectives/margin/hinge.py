@@ -39,8 +39,6 @@ from sklseq.objectives.scores.transition_features import TransitionFeatures
 
 _margin = load_kernel("sklseq.objectives.margin._margin")
 
-__all__ = ["Certificate", "Margin", "PathLoss", "StructuredHinge", "SupportPaths", "linear_rows"]
-
 LANES = 8
 N_TESTED = 300  # paths tested for contradictions; their Gram matrix is stored
 ROUNDING = 1e-10  # fraction of the largest margin, far above the effect of the order of sums

@@ -19,16 +19,6 @@ from scipy.optimize import nnls
 
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 
-__all__ = [
-    "chain_differences",
-    "contradiction",
-    "link_differences",
-    "path_gram",
-    "path_rows",
-    "smallest_contradiction",
-    "state_differences",
-]
-
 # Norm of the sum, relative to its longest term, below which it counts as 0: no solver finds a
 # margin so narrow. The square root of a Gram matrix has rounding errors of about 1e-8.
 NARROW = 1e-6

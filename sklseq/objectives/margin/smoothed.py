@@ -37,8 +37,6 @@ from sklseq.objectives.likelihood.likelihood import LogLikelihood, ThreadBuffers
 from sklseq.objectives.scores.design import _linear
 from sklseq.objectives.scores.score_map import Chain, ScoreMap, Weights
 
-__all__ = ["SmoothedHinge"]
-
 EPSILON = np.finfo(np.float64).eps / 2
 
 

@@ -11,8 +11,6 @@ from scipy import sparse
 
 from sklseq.objectives.scores.score_map import ScoreMap, Weights
 
-__all__ = ["CentredColumns", "centred_columns"]
-
 # FAR: columns are centred if a mean is farther from 0 than this number of standard deviations.
 # LEAST: smallest variance of a column that counts as not constant, relative to the square of its
 # largest magnitude.

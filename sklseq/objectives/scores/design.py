@@ -34,8 +34,6 @@ from sklseq.data.sequences import Sequences, finite_sum
 
 _linear = load_kernel("sklseq.objectives.scores._linear")
 
-__all__ = ["DenseRows", "PlainRows", "SparseRows", "aligned_zeros", "score_rows"]
-
 # Features that occur more often than this are scattered, the others gathered: see _linear.pyx.
 FREQUENT_COUNT = 8
 

@@ -9,16 +9,10 @@ from copy import copy
 
 import numpy as np
 
+from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.threads import spans
 from sklseq.data.sequences import Sequences
-from sklseq.objectives.scores.design import (
-    _linear,
-    aligned_zeros,
-    values_unless_ones,
-    without_zeros,
-)
-
-__all__ = ["ObservedRows"]
+from sklseq.objectives.scores.design import _linear, values_unless_ones, without_zeros
 
 # A feature is sparse if it has at most SPARSE_PAIRS pairs, or pairs with at most SPARSE_FRACTION of
 # the labels: an entry for each pair then costs less than a padded row. The fraction is measured:

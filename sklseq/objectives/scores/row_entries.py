@@ -14,8 +14,6 @@ from sklseq.inference.chain.row_transitions import RowTransitions
 
 _entries = load_kernel("sklseq.objectives.scores._entries")
 
-__all__ = ["EntryBuffers", "RowEntries", "pair_support", "ranked_columns"]
-
 
 def ranked_columns(
     indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rank: np.ndarray

@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.threads import spans
 from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import Sequences, row_positions
 from sklseq.inference.chain.linear_chain import Transitions, _chain
 from sklseq.inference.chain.sparse_transitions import PairLists, find_pairs
-from sklseq.objectives.scores.design import DenseRows, PlainRows, SparseRows, aligned_zeros
+from sklseq.objectives.scores.design import DenseRows, PlainRows, SparseRows
 from sklseq.objectives.scores.observed import ObservedRows
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 
@@ -34,22 +35,6 @@ USUAL = 1 / 8, 8
 HEAD = 1024
 # Rows that are joined into one long row before columns are compared.
 JOINED_ROWS = 64
-
-__all__ = [
-    "Chain",
-    "ScoreMap",
-    "Support",
-    "Weights",
-    "allowed_support",
-    "full_support",
-    "largest_at",
-    "magnitudes",
-    "neighbours",
-    "observed_support",
-    "padded_rows",
-    "state_rows",
-    "support_of_codes",
-]
 
 
 class Weights(NamedTuple):

@@ -25,8 +25,6 @@ from sklseq.inference.chain.linear_chain import (
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 
-__all__ = ["ChainWeights", "Potentials", "ScoredRows"]
-
 
 class Potentials(NamedTuple):
     """Scores of a linear chain: the input of all decoders.

@@ -24,20 +24,6 @@ from sklseq.objectives.scores.row_entries import (
 # Multipliers of a hash of rows: odd random numbers of 64 bits.
 MIXERS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
 
-__all__ = [
-    "BlockFeatures",
-    "EntriesOfBlock",
-    "TransitionFeatures",
-    "allowed_triples",
-    "dense_columns",
-    "observed_triples",
-    "possible_triples",
-    "transition_scores",
-    "triples_of",
-    "triples_of_codes",
-    "triples_of_pairs",
-]
-
 
 def select_columns(X: Sequences, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(indptr, indices, data) of some columns, renumbered in their order, without zeros."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-__all__ = ["CandidateMargin", "softmax_of_lists"]
-
 
 def softmax_of_lists(scores: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(probabilities, log Z of each list) of candidates; list s is offsets[s]:offsets[s + 1].

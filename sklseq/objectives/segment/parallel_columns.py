@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-__all__ = ["merge_parallel_columns"]
-
 
 def merge_parallel_columns(rows: sparse.csr_matrix) -> sparse.csr_matrix:
     """An orthonormal matrix M with one column for each direction among the columns of X.

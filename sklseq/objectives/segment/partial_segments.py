@@ -19,8 +19,6 @@ from sklseq.objectives.segment.segment_likelihood import (
     SegmentLogLikelihood,
 )
 
-__all__ = ["PartialSegmentLogLikelihood", "Stretches", "with_stretches"]
-
 OPEN_END, OPEN_START, OPEN = 1, 2, 3
 
 

@@ -18,8 +18,6 @@ from sklseq.objectives.scores.score_map import ScoreMap, Weights
 from sklseq.objectives.segment._known_segments import Cells, Mixture
 from sklseq.objectives.segment.segment_likelihood import SegmentData, SegmentScores
 
-__all__ = ["SegmentHinge", "token_loss", "with_token_cells"]
-
 EXACT, OPEN_END, OPEN_START, OPEN_BOTH = range(4)
 
 

@@ -27,14 +27,6 @@ from sklseq.objectives.scores.score_map import (
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 from sklseq.objectives.segment.segment_starts import pairs_of_starts, rows_of_starts
 
-__all__ = [
-    "GoldSegments",
-    "SegmentData",
-    "SegmentLogLikelihood",
-    "SegmentScores",
-    "segment_support",
-]
-
 
 class GoldSegments(NamedTuple):
     """The true segments of a set of sequences: they cover every step.

@@ -21,8 +21,6 @@ from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 
-__all__ = ["pairs_of_starts", "rows_of_starts", "transitions_of_starts"]
-
 OPEN_END = 1  # the bit that the kinds OPEN_END and OPEN_BOTH have in common
 
 

@@ -7,16 +7,15 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.inverse_root import InverseRoot
 from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import Sequences, row_positions
 from sklseq.inference.chain.linear_chain import _chain
-from sklseq.objectives.scores.design import SparseRows, _linear, aligned_zeros, values_unless_ones
+from sklseq.objectives.scores.design import SparseRows, _linear, values_unless_ones
 from sklseq.objectives.zscore.factorised import CentredInverse
 from sklseq.objectives.zscore.moments import ROUNDING as CONSTANT
 from sklseq.objectives.zscore.moments import Products, Sample, score_products
-
-__all__ = ["EliminatedRidge", "n_frequent"]
 
 BLOCK = 4_096  # rows whose scores stay in the cache
 FREQUENT = 2_000  # columns whose Gram matrix is factorised, at most

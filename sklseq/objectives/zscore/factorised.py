@@ -16,11 +16,6 @@ from sklseq.objectives.zscore.moments import (
     score_products,
 )
 
-__all__ = [
-    "CentredInverse", "CentredRows", "FactorisedRidge", "SolvedRows", "centred_statistics",
-    "solve_sums", "sum_products",
-]  # fmt: skip
-
 SUMS = 1e-13  # fraction of the largest eigenvalue that is rounding, of sums of products
 CORRECTIONS = 2  # corrections of a solution by its residual, which has no part along N
 

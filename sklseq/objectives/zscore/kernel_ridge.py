@@ -7,8 +7,6 @@ import numpy as np
 from sklseq.objectives.zscore.factorised import SolvedRows
 from sklseq.objectives.zscore.moments import Sample, chain_columns
 
-__all__ = ["KernelRidge", "centred_size", "weighted_gram"]
-
 EPS = np.finfo(np.float64).eps
 FAR = 1e-10  # squared distances from the mean, over the diagonal, that only elimination can see
 NOISE = 8 * EPS  # fraction of the eigenvalue of the mean below which others are rounding

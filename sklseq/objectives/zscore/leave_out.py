@@ -22,8 +22,6 @@ from sklseq.objectives.zscore.moments import (
     pair_statistics,
 )
 
-__all__ = ["LeaveOut", "LeftOut"]
-
 RANK = 1e-12  # eigenvalues below this fraction of the largest are rounding of zero
 DIGITS = 9  # decimals that fitted values of indicators, 0 or 1, keep
 LOST = 1e-5  # eigenvalues of I - H_ss below which division by it has errors at digit DIGITS

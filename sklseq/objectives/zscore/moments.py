@@ -34,35 +34,6 @@ from scipy import sparse
 
 from sklseq.data.sequences import row_positions
 
-__all__ = [
-    "COVARIANCE",
-    "ROUNDING",
-    "ChainWeights",
-    "Maximum",
-    "PairRule",
-    "Products",
-    "Sample",
-    "ScoreMoments",
-    "Statistics",
-    "centred",
-    "chain_columns",
-    "combine",
-    "count_chain",
-    "decompose",
-    "extended_rows",
-    "label_sums",
-    "loss_multiplier",
-    "loss_scale",
-    "observed_features",
-    "one_hot",
-    "pair_statistics",
-    "score_moments",
-    "score_products",
-    "stack_weights",
-    "unstack_weights",
-    "zscore_of",
-]
-
 BLOCK = 4_096  # rows of a block that fits the cache
 SMOOTHING = 0.5  # added to each count before its logarithm is taken
 INFORMATION_WEIGHT = 0.07  # κ of "information": see the manual, "How much transitions count"

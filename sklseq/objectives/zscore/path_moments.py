@@ -19,9 +19,6 @@ from sklseq.objectives.zscore.moments import (
     unstack_weights,
 )
 
-__all__ = ["AllowedMoments", "AllowedPaths", "SampledMoments"]
-
-
 CHUNK = 4_000_000  # numbers of a block of path features
 
 

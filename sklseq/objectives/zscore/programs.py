@@ -14,8 +14,6 @@ from scipy import sparse
 from sklseq.objectives.zscore.moments import Sample, observed_features
 from sklseq.objectives.zscore.path_moments import AllowedPaths
 
-__all__ = ["DynamicPrograms", "count_programs"]
-
 CHUNK = 512  # programs of a batch
 
 

@@ -7,8 +7,6 @@ import numpy as np
 from sklseq._lib.column_sizes import column_sizes
 from sklseq.objectives.zscore.factorised import CentredRows, SolvedRows
 
-__all__ = ["RidgeSystem"]
-
 
 class RidgeSystem(SolvedRows):
     """(Xᵀ diag(weights) X + ridge) V = Xᵀ diag(weights) Y, for label codes y.
