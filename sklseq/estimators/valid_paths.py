@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
@@ -115,34 +115,39 @@ def _first_valid(
     plain = PlainScores.of_potentials(*potentials)
     for s, path in enumerate(cut_rows(codes, plain.offsets)):
 
-        def of_sequence(path: Any, s: int = s) -> bool:
+        def of_sequence(path: list[int], s: int = s) -> bool:
             return valid(classes[path].tolist(), s)
 
-        def paths(n: int, s: int = s) -> Sequence:
-            return nbest_of_one(plain[s], n)[0]
+        def paths(n: int, s: int = s) -> list[list[int]]:
+            return nbest_of_one(plain[s], n)[0].tolist()
 
-        if not of_sequence(path):
+        best = path.tolist()
+        if not of_sequence(best):
             with unless:
-                path[:] = first_valid(paths, of_sequence, f"label paths of sequence {s}")
+                path[:] = first_valid(best, paths, of_sequence, f"label paths of sequence {s}")
     return codes
 
 
-def first_valid(best: Callable[[int], Sequence], valid: Callable[[Any], bool], what: str) -> Any:
-    """Return the first valid answer among ``best(n)``, the n best; the best answer is invalid.
+def first_valid(
+    best: list, nbest: Callable[[int], list[list]], valid: Callable[[list], bool], what: str
+) -> list:
+    """Return the first valid answer among ``nbest(n)``; the answer ``best`` is known to be invalid.
 
-    Answers are sorted, so this is the best valid answer.
+    Answers are sorted, so this is the best valid answer. Equal scores may have another order for
+    another n, and ``best`` any place among them, so that answers already tried are known by value.
     """
-    tried = 1
+    tried = {tuple(best)}
     for n in NUMBERS:
-        answers = best(n)
-        for answer in answers[tried:]:
-            if valid(answer):
-                return answer
-        tried = len(answers)
-        if tried < n:
+        answers = nbest(n)
+        for answer in answers:
+            if (key := tuple(answer)) not in tried:
+                tried.add(key)
+                if valid(answer):
+                    return answer
+        if len(answers) < n:
             break
-    which = "" if tried < n else "best "
+    which = "" if len(answers) < n else "best "
     raise NoValidAnswerError(
-        f"None of the {tried} {which}{what} is valid; loosen the rule valid, or use "
+        f"None of the {len(tried)} {which}{what} is valid; loosen the rule valid, or use "
         "handle_invalid='best'."
     )

@@ -202,6 +202,44 @@ def test_labels_that_must_repeat():
     assert [len(one) for one in found] == [2, 3]
 
 
+def asked(model, x, **known):
+    """The answers that a function ``valid`` is asked about, in order."""
+    seen = []
+    never = lambda answer: seen.append(tuple(answer)) or False  # noqa: E731
+    model.predict([x], **known, valid=never, handle_invalid="best")
+    return seen
+
+
+def rows_with_ties():
+    """Sequences whose best paths have scores that are equal, or differ by rounding errors."""
+    rng = np.random.default_rng(0)
+    zeros = [np.zeros((n, 2)) for n in (0, 1, 4, 7)]
+    return zeros + [rng.integers(-1, 2, (n, 2)).astype(float) for n in (2, 4, 5, 6)]
+
+
+@pytest.mark.parametrize("name", [*TAGGERS, "segmenter"])
+def test_every_answer_is_asked_once(name):
+    X, y = [np.eye(2), np.eye(2)[::-1]], [["B-x", "O"], ["O", "B-x"]]
+    if name == "segmenter":
+        model = SemiCRFSegmenter(l2=0.1).fit(X, list(map(labels_to_segments, y)))
+    else:
+        model = TAGGERS[name]().fit(X, y)
+    noise = np.random.default_rng(1)
+    for attribute in ("transition_", "start_", "end_"):
+        weights = getattr(model, attribute)
+        some = 1e-16 * noise.integers(-9, 10, weights.shape)  # smaller than rounding errors
+        some += 0.85 * (np.ndim(weights) == 2 and ~np.eye(len(weights), dtype=bool))
+        setattr(model, attribute, np.where(weights > -np.inf, some, weights))
+    for x in rows_with_ties():
+        every = list(map(tuple, model.predict_nbest([x], 3**7)[0][0]))
+        assert sorted(asked(model, x)) == sorted(every)
+        assert asked(model, x)[0] == tuple(model.predict([x])[0])
+        if name != "segmenter" and len(x):
+            known = [[None] * (len(x) - 1) + [{"B-x"}]]
+            agree = [path for path in every if path[-1] == "B-x"]
+            assert sorted(asked(model, x, known=known)) == sorted(agree)
+
+
 RULES = {
     "once": lambda labels: len(set(labels)) == len(labels),
     ("b",): lambda labels: labels.count("b") <= 1,

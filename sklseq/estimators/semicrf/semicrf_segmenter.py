@@ -536,13 +536,14 @@ class SemiCRFSegmenter(
         if broken:
             plan, psi, chain = self._program(X)
 
-            def best(n: int, s: int) -> list[list]:
+            def nbest(n: int, s: int) -> list[list]:
                 return self._written(nbest_of_sequence(plan, s, psi, chain, n)[0])
 
         for s in broken:
             with unless:
                 found[s] = first_valid(
-                    partial(best, s=s),
+                    found[s],
+                    partial(nbest, s=s),
                     lambda segments, s=s: valid(segments, s),
                     f"segmentations of sequence {s}",
                 )
