@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
+from numbers import Integral
 from operator import index
 from typing import Any, NamedTuple
 
@@ -15,8 +16,9 @@ from sklseq.data.labels import as_label_sequences, check_counts, check_lengths, 
 from sklseq.data.span_labels import find_spans, scheme_letters
 
 READS = (
-    "A segmenter reads segments (start, stop, label) or IOB2 labels; for labels of single tokens, "
-    "use a tagger such as CRFTagger."
+    "A segmenter reads segments (start, stop, label) or IOB2 labels; labels_to_segments(labels, "
+    "'runs') makes segments of states that last, and taggers such as CRFTagger read labels of "
+    "single tokens."
 )
 
 
@@ -164,6 +166,17 @@ def labels_of_segments(y: Any, lengths: np.ndarray, outside: str | None) -> list
         kept = [row for row in rows if row[2] != outside]
         labels.append(segments_to_labels(kept, n, outside="O" if outside is None else outside))
     return labels
+
+
+def holds_segments(y: Any, lengths: np.ndarray) -> bool:
+    """Whether y has lists of triples (start, stop, label), or no item where X has rows."""
+    if not hasattr(y, "__len__") or not all(hasattr(sequence, "__len__") for sequence in y):
+        return False
+    filled = next((sequence for sequence in y if len(sequence)), None)
+    if filled is None:
+        return len(y) == len(lengths) and bool(lengths.any())
+    first = filled[0]
+    return isinstance(first, (tuple, list)) and len(first) == 3 and isinstance(first[0], Integral)
 
 
 def _holds_labels(y: Any, lengths: np.ndarray) -> bool:
@@ -320,8 +333,9 @@ def labels_to_segments(
     ----------
     labels : sequence of str
         Labels of one sequence.
-    scheme : {"iob2", "iobes", "bilou"} or None, default="iob2"
-        The labels that may occur; None takes the prefixes of all schemes.
+    scheme : {"iob2", "iobes", "bilou", "runs"} or None, default="iob2"
+        The labels that may occur; None takes the prefixes of all schemes. "runs": labels without
+        prefixes, such as states; each run of equal labels is a segment.
     strict : bool, default=False
         Raise if a span is broken, such as one that begins with I under ``"iob2"``; needs a
         scheme. By default any order of labels is read, by the rules of `find_spans`.
@@ -345,8 +359,12 @@ def labels_to_segments(
     [(0, 2, 'PER'), (3, 4, 'LOC')]
     >>> labels_to_segments(["O", "I-PER", "I-LOC"])
     [(1, 2, 'PER'), (2, 3, 'LOC')]
+    >>> labels_to_segments(["rest", "rest", "walk", "O"], "runs")
+    [(0, 2, 'rest'), (2, 3, 'walk')]
     """
     flat, offsets = as_label_sequences([labels], name="labels")
+    if scheme == "runs":
+        return _runs(flat, outside)
     spans = find_spans(flat, offsets, scheme, outside)
     if strict:
         distinct, codes = np.unique(flat, return_inverse=True)
@@ -359,6 +377,16 @@ def labels_to_segments(
             )
     types = (spans.types[code] for code in spans.type.tolist())
     return list(zip(spans.start.tolist(), spans.stop.tolist(), types))
+
+
+def _runs(flat: NDArray, outside: str) -> list[tuple[int, int, str]]:
+    if flat.dtype.kind in "ib" and len(flat):
+        raise ValueError(
+            f"Labels of segments are strings; got {flat[0].item()!r}: write the labels as strings."
+        )
+    cuts = (np.flatnonzero(flat[1:] != flat[:-1]) + 1).tolist()
+    bounds = [0, *cuts, len(flat)] if len(flat) else []
+    return [(a, b, str(flat[a])) for a, b in pairwise(bounds) if flat[a] != outside]
 
 
 def segments_to_labels(
@@ -375,14 +403,16 @@ def segments_to_labels(
         Half-open, not overlapping, in any order.
     n_steps : int
         Length of the sequence.
-    scheme : {"iob2", "iobes", "bilou"}, default="iob2"
+    scheme : {"iob2", "iobes", "bilou", "runs"}, default="iob2"
+        With "runs" the label of a row is the type of its segment.
     outside : str, default="O"
         The label of rows that belong to no segment.
 
     Returns
     -------
     labels : ndarray of str, shape (n_steps,)
-        `labels_to_segments` gives the sorted segments back.
+        `labels_to_segments` gives the sorted segments back; with "runs", neighbours of one type
+        as one.
 
     Raises
     ------
@@ -398,21 +428,28 @@ def segments_to_labels(
     >>> segments_to_labels([(0, 3, "PER"), (4, 5, "LOC")], 5, scheme="iobes").tolist()
     ['B-PER', 'I-PER', 'E-PER', 'O', 'S-LOC']
     """
-    first, inner, last, single = scheme_letters(scheme)
+    letters = None if scheme == "runs" else scheme_letters(scheme)
     n_steps = _check_n_steps(n_steps)
     if not isinstance(outside, str):
         raise ValueError(f"outside must be a string, the label of other rows; got {outside!r}.")
     labels = [outside] * n_steps
     for start, stop, type_ in _check_segments(segments, n_steps):
-        suffix = f"-{type_}" if type_ else ""
-        letters = first + inner * (stop - start - 2) + last if stop - start > 1 else single
-        labels[start:stop] = written = [letter + suffix for letter in letters]
+        labels[start:stop] = written = _labels_of(type_, stop - start, letters)
         if outside in written:
             raise ValueError(
                 f"outside={outside!r} is also a label of the segment {(start, stop, type_)!r}; "
                 "give another outside, or rename the type."
             )
     return as_label_sequences([labels], "labels")[0]
+
+
+def _labels_of(type_: str, n: int, letters: str | None) -> list[str]:
+    # Labels of a segment of n rows; without letters, its type.
+    if letters is None:
+        return [type_] * n
+    first, inner, last, single = letters
+    suffix = f"-{type_}" if type_ else ""
+    return [letter + suffix for letter in (first + inner * (n - 2) + last if n > 1 else single)]
 
 
 def _check_n_steps(n_steps: Any) -> int:

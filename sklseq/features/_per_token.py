@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Set
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
+from sklearn.feature_selection import SelectorMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
+from sklseq.data.labels import PartialLabelError
+from sklseq.data.partial_labels import PartialLabels
+from sklseq.data.segment_labels import UNKNOWN, holds_segments, read_segments
 from sklseq.data.sequences import Sequences, as_sequences, read_labels
 from sklseq.data.tables import is_table
 from sklseq.data.types import ArrayLike, ColumnsLike
@@ -61,8 +65,10 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
     ``X`` has rows of numbers (2-D arrays, CSR, ``Sequences``) or tokens in a form that
     :class:`TokenFeatures` reads. A column of tokens may also hold a number or a vector for each
     token: the transformer then reads the matrix of these, a function its rows. The transformer is
-    fitted on the rows of all sequences, with their labels as ``y``. Each distinct string, or
-    combination of columns, is transformed once.
+    fitted on the rows of all sequences, with their labels, or those of their segments, as ``y``.
+    If some labels are unknown, feature selectors and transformers that need labels are fitted on
+    the rows that have one, others on all rows without labels. Each distinct string, or combination
+    of columns, is transformed once.
 
     On sequences in blocks (:class:`~sklseq.RowBlocks`), a transformer is fitted by ``partial_fit``
     on one block after another, without labels. A transformer that learns nothing from data, such
@@ -100,7 +106,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
             if packed.n_rows == 0:
                 raise ValueError("X must hold at least one row to fit a transformer; got 0.")
             chosen = _numeric_columns(packed, self.columns)
-            rows, transformer = self._fit(chosen, _labels_of_rows(y, packed.offsets))
+            rows, transformer = self._fit(chosen, _RowLabels.read(y, packed.offsets))
             self._forget_columns()
             self.n_features_in_ = packed.shape[1]
         else:
@@ -108,7 +114,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
             found = read_numbers(columns, names)
             if found is not None:
                 packed, numbers = found
-                rows, transformer = self._fit(packed.rows, _labels_of_rows(y, packed.offsets))
+                rows, transformer = self._fit(packed.rows, _RowLabels.read(y, packed.offsets))
             else:
                 tokens, codes, offsets = distinct_tokens(columns, names)
                 if offsets[-1] == 0:
@@ -119,7 +125,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
                         "strings; give a transformer, such as OneHotEncoder(), or other columns."
                     )
                 packed, values = None, self._as_input(tokens, codes, names)
-                rows, transformer = self._fit_tokens(values, _labels_of_rows(y, offsets), names)
+                rows, transformer = self._fit_tokens(values, _RowLabels.read(y, offsets), names)
             self._forget_columns()
             self.columns_, self.numbers_ = names, numbers
             columns.remember(self)
@@ -130,7 +136,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         first = _numeric_columns(_one_block(rows := first_block(X)), self.columns)
         inner = None if self.transformer is None or self._is_function() else self.transformer
         if inner is None or not _needs_data(inner):
-            out, inner = self._fit(first, None)
+            out, inner = self._fit(first, _RowLabels(None))
         elif hasattr(inner, "partial_fit"):
             inner = clone(inner)
             for block in each_block(X):
@@ -242,13 +248,11 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         values = as_names(list(chain.from_iterable(tokens)))[codes]
         return values[0] if self._is_single(names) else values.T
 
-    def _fit_tokens(
-        self, values: np.ndarray, labels: np.ndarray | None, names: list[str]
-    ) -> tuple[Any, Any]:
+    def _fit_tokens(self, values: np.ndarray, y: _RowLabels, names: list[str]) -> tuple[Any, Any]:
         if self.transformer is None or self._is_function():
-            return self._fit(values, labels)
+            return self._fit(values, y)
         try:
-            return self._fit(values, labels)
+            return self._fit(values, y)
         except (ValueError, TypeError, AttributeError) as error:
             advice = self._advice(values, names, str(error))
             if advice is None:
@@ -274,14 +278,19 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
             )
         return None
 
-    def _fit(self, rows: Any, labels: np.ndarray | None) -> tuple[Any, Any]:
+    def _fit(self, rows: Any, y: _RowLabels) -> tuple[Any, Any]:
         is_fitted = self._is_function() or isinstance(self.transformer, FrozenEstimator)
         if self.transformer is None or is_fitted:
             return self._apply(self.transformer, rows), self.transformer
         inner = clone(self.transformer)
         # set_output would do the same, but text vectorizers do not accept it.
         with no_tables():
-            out = inner.fit_transform(rows, labels)
+            if y.known is None:
+                out = inner.fit_transform(rows, y.labels)
+            elif isinstance(inner, SelectorMixin) or get_tags(inner).target_tags.required:
+                out = inner.fit(rows[y.known], y.labels).transform(rows)
+            else:
+                out = inner.fit_transform(rows)
         return self._checked(out, rows.shape[0]), inner
 
     def _apply(self, transformer: Any, rows: Any) -> Any:
@@ -359,10 +368,29 @@ def _needs_data(transformer: Any) -> bool:
     return not hasattr(transformer, "__sklearn_tags__") or get_tags(transformer).requires_fit
 
 
-def _labels_of_rows(y: Any, offsets: np.ndarray) -> np.ndarray | None:
-    """Return the labels of all rows, checked against the lengths of X."""
-    rows = Sequences(np.empty((offsets[-1], 0)), offsets)
-    return None if y is None else read_labels(y, rows)
+class _RowLabels(NamedTuple):
+    """Labels of the rows that have one, None without ``y``; ``known``: their mask, None for all."""
+
+    labels: np.ndarray | None
+    known: np.ndarray | None = None
+
+    @classmethod
+    def read(cls, y: Any, offsets: np.ndarray) -> _RowLabels:
+        """Read labels, partial labels or segments, checked against the lengths of X."""
+        if y is None:
+            return cls(None)
+        rows = Sequences(np.empty((offsets[-1], 0)), offsets)
+        if holds_segments(y, rows.lengths):
+            found = read_segments(y, rows.lengths, "O", unknown=True)
+            labels = np.repeat(found.label, found.stop - found.start)
+            known = labels != UNKNOWN
+            return cls(labels) if known.all() else cls(labels[known], known)
+        try:
+            return cls(read_labels(y, rows))
+        except PartialLabelError:
+            partial = PartialLabels.read(y, rows)
+            known = partial.counts == 1
+            return cls(partial.flat[np.repeat(known, partial.counts)], known)
 
 
 def _positions(columns: Any) -> Any:

@@ -257,6 +257,21 @@ def test_round_trip_from_valid_labels(scheme, data):
         assert segments_to_labels(segments, len(labels), scheme).tolist() == labels
 
 
+@given(st.lists(st.sampled_from(["O", "rest", "B-x"]), max_size=9))
+def test_runs_of_states_are_segments(labels):
+    runs = [(key, len(list(group))) for key, group in itertools.groupby(labels)]
+    stops = list(itertools.accumulate(n for _, n in runs))
+    expected = [(b - n, b, key) for (key, n), b in zip(runs, stops) if key != "O"]
+    assert labels_to_segments(labels, "runs") == expected
+    assert segments_to_labels(expected, len(labels), "runs").tolist() == labels
+
+
+def test_runs_have_labels_that_are_strings():
+    with pytest.raises(ValueError, match="got 1: write the labels as strings"):
+        labels_to_segments([1, 1, 0], "runs")
+    assert segments_to_labels([(0, 1, "a"), (1, 2, "a")], 2, "runs").tolist() == ["a", "a"]
+
+
 def test_other_outside_label():
     labels = segments_to_labels([(1, 2, "x")], 3, outside="_")
     assert labels.tolist() == ["_", "B-x", "_"]

@@ -451,14 +451,14 @@ def test_labels_that_are_not_iob2_are_named(method, label, message):
     with pytest.raises(ValueError, match=message) as caught:
         getattr(model, method)(X, y)
     if isinstance(label, str):
-        assert "use a tagger such as CRFTagger" in str(caught.value)
+        assert "taggers such as CRFTagger read labels of single" in str(caught.value)
     assert "scheme" not in str(caught.value)
 
 
 @pytest.mark.parametrize("y", [[[1, 2], [1, 1, 2, 2]], [[("N",)] * 2, [("N",)] * 4]])
 def test_labels_that_are_no_strings_are_refused(y):
     X = Sequences(np.ones((6, 2)), [0, 2, 6])
-    with pytest.raises(ValueError, match="use a tagger such as CRFTagger"):
+    with pytest.raises(ValueError, match="taggers such as CRFTagger read labels of single"):
         SemiCRFSegmenter().fit(X, y)
 
 

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as LDA
 from sklearn.feature_extraction.text import (
     CountVectorizer,
     HashingVectorizer,
@@ -32,6 +33,36 @@ def numeric(seed=0, kind="dense"):
     if kind == "packed":
         return Sequences(np.concatenate(X), [0, 3, 3, 8, 9]), y
     return ([sparse.csr_matrix(x) for x in X] if kind == "sparse" else X), y
+
+
+SEGMENTS = [[(0, 2, "a"), (2, 3, "b")], [], [(1, 3, "a")], []]
+LABELS_OF_SEGMENTS = [list("aab"), [], list("OaaOO"), ["O"]]
+
+
+@pytest.mark.parametrize("transformer", [StandardScaler(), SelectKBest(k=2), LDA(n_components=1)])
+def test_segments_are_labels_of_their_rows(transformer):
+    X, _ = numeric()
+    got = PerToken(transformer).fit_transform(X, SEGMENTS)
+    assert_allclose(got.rows, PerToken(transformer).fit_transform(X, LABELS_OF_SEGMENTS).rows)
+
+
+@pytest.mark.parametrize("unknown", [None, float("nan"), {"a", "b"}, "segment"])
+@pytest.mark.parametrize("transformer", [StandardScaler(), SelectKBest(k=2), LDA(n_components=1)])
+def test_unknown_labels(transformer, unknown):
+    """Scalers see all rows; what needs labels is fitted on the rows that have one."""
+    X, _ = numeric()
+    if unknown == "segment":
+        y = [[(0, 2, None), (2, 3, "b")], *SEGMENTS[1:]]
+    else:
+        y = [[unknown, unknown, "b"], *LABELS_OF_SEGMENTS[1:]]
+    rows, labels = np.concatenate(X), np.concatenate(LABELS_OF_SEGMENTS)
+    alone = clone(transformer)
+    if isinstance(transformer, StandardScaler):
+        alone.fit(rows)
+    else:
+        alone.fit(rows[2:], labels[2:])
+    got = PerToken(transformer).fit_transform(X, y)
+    assert_allclose(got.rows, alone.transform(rows))
 
 
 TOKENS = [["ab", "cd", "ab"], [], ["ef"]]
