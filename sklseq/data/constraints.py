@@ -235,6 +235,33 @@ def _mask(labels: bytes | None) -> NDArray[np.bool_]:
     return np.frombuffer(labels or b"", dtype=np.bool_)
 
 
+def possible_labels(allowed: Constraints, offsets: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Whether some allowed labeling of the whole sequence has each label at each row.
+
+    Returns a mask of shape (n_rows, n_labels). A label is possible where allowed transitions lead
+    to it from a first label, and from it to a last one: this depends on the numbers of rows before
+    it and after it alone.
+    """
+    lengths = np.diff(offsets)
+    before = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    after = np.repeat(lengths, lengths) - 1 - before
+    n = int(lengths.max(initial=0))
+    ahead = _reachable(allowed.start, allowed.transition, n)
+    return ahead[before] & _reachable(allowed.end, allowed.transition.T, n)[after]
+
+
+def _reachable(labels: NDArray[np.bool_], step: NDArray[np.bool_], n: int) -> NDArray[np.bool_]:
+    # Labels that are reached from ``labels`` in 0, ..., n - 1 steps.
+    found = np.empty((n, len(labels)), dtype=bool)
+    for t in range(n):
+        found[t] = labels
+        labels = step[labels].any(axis=0)
+        if (labels == found[t]).all():
+            found[t:] = labels
+            break
+    return found
+
+
 def check_seen(seen: Any, allowed: Constraints, classes: ArrayLike, where: str = "") -> None:
     """Raise a ValueError if a transition, first or last label of a summary violates a constraint.
 

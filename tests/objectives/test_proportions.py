@@ -1,5 +1,9 @@
 """Proportions of labels on unlabelled rows: enumeration, finite differences, training, errors."""
 
+import itertools
+import re
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -160,6 +164,44 @@ def test_wrong_proportions(wrong, message):
     with pytest.raises(ValueError, match=message):
         tagger.fit(X, y)
     assert not hasattr(tagger, "coef_")
+
+
+def allowed_paths(n, mask):
+    every = itertools.product(range(len(mask)), repeat=n)
+    return [path for path in every if all(mask[i, j] for i, j in itertools.pairwise(path))]
+
+
+@pytest.mark.parametrize("given", [{"a": 0.5, "b": 0.5}, {"b": 0.5}, {1: {"b": 0.7, "c": 0.3}}])
+def test_labels_that_constraints_forbid(given):
+    """Against enumeration: with a finite q, and with q = 0 where a label has a proportion."""
+    rng, n_refused = np.random.default_rng(0), 0
+    of_all = {label: p for label, p in given.items() if label != 1} or given[1]
+    groups = [of_all.keys(), {"a", "b", "c"} - of_all.keys()]
+    groups = [[label] for label in groups[0]] + [groups[1]] * (sum(of_all.values()) < 1)
+    for _ in range(30):
+        mask = rng.random((3, 3)) < 0.5
+        paths = {n: allowed_paths(n, mask) for n in range(1, 5)}
+        X = [rng.integers(0, 2, (n, 2)).astype(float) for n in rng.integers(1, 5, 3) if paths[n]]
+        y = [["abc"[k] for k in paths[len(x)][-1]] for x in X] + [["a"], ["b"], ["c"]]
+        y[0] = [None if rng.random() < 0.6 else label for label in y[0]]
+        X += [np.ones((1, 2))] * 3
+        member = X[0][:, 1] != 0 if 1 in given else np.ones(len(X[0]), dtype=bool)
+        rows = [t for t, label in enumerate(y[0]) if label is None and member[t]]
+        there = {"abc"[path[t]] for path in paths[len(X[0])] for t in rows}
+        options = {"constraints": mask, "all_possible_states": True, "max_iter": 5, "l2": 0.1}
+        tagger = CRFTagger(label_proportions=given, **options)
+        refused = bool(rows) and not all(there & set(labels) for labels in groups)
+        n_refused += refused
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if refused:
+                missing = next(labels for labels in groups if not there & set(labels))
+                some = re.escape(", ".join(map(repr, sorted(missing))))
+                with pytest.raises(ValueError, match=f"to {some}, which `constraints` forbid at"):
+                    tagger.fit(X, y)
+            else:
+                assert tagger.fit(X, y).objective_ < 100
+    assert 2 < n_refused < 28
 
 
 def test_errors():

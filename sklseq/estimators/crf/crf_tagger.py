@@ -115,7 +115,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         function of a name. Names are those of dicts and attribute lists. None: the columns marked
         in ``X.roles``, which templates with ``B`` lines set. Trained by "adagrad" and "lbfgs", from
         sequences in memory or in blocks.
-    constraints : {"iob2", "iobes"}, bool array-like (n_labels, n_labels) or None, default=None
+    constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
         Transitions that may occur, in training and in predictions: from rows to columns, in the
         order of the sorted labels. The schemes also constrain the first and last label.
     boundaries : bool, default=True
@@ -130,10 +130,11 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         Proportions of labels among the rows of X whose label is unknown in y (expectation
         constraints). The objective gets proportions_weight · N · KL(p̃ ‖ q): p̃ are these
         proportions, q is the mean label distribution of the model over the N rows, weighted by
-        ``sample_weight``. Labels that are not in the dict share the remaining proportion. Rows with
-        sets of labels do not count; without unknown labels, nothing changes. A value may itself be
-        such a dict: its key is a column of X (its name if fit reads dicts, otherwise its number),
-        and it applies to the rows where this column is not 0.
+        ``sample_weight``. Labels that are not in the dict are pooled: their total is the remaining
+        proportion. Rows with sets of labels do not count, unless these are all labels; without
+        unknown labels, nothing changes. A value may itself be such a dict: its key is a column of X
+        (its name if fit reads dicts, otherwise its number), and it applies to the rows where this
+        column is not 0.
     proportions_weight : float, default=1.0
         Weight of this term; with 1, it counts as much as N labels drawn with these proportions.
     max_iter : int, default=500

@@ -50,7 +50,7 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
         weights.
     all_possible_states, all_possible_transitions : bool, default=False
     transition_features : None, list, array, str, re.Pattern or callable, default=None
-    constraints : {"iob2", "iobes"}, bool array-like (n_labels, n_labels) or None, default=None
+    constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
     boundaries : bool, default=True
     entropy_weight : float, default=0.0
     label_proportions : dict, or None, default=None

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from sklseq._lib.threads import Threads
-from sklseq.data.constraints import Constraints, PathCheck
+from sklseq.data.constraints import Constraints, PathCheck, possible_labels
 from sklseq.data.labels import cut_rows, split_labels, unique_labels
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
 from sklseq.data.sequences import Sequences
@@ -178,6 +178,9 @@ class PartialSource(RowSource):
         check = PathCheck(allowed, self.classes, self.labels.table)
         for s, codes in zip(self.numbers, cut_rows(self.labels.codes, self.X.offsets)):
             check.follow(codes, lambda row, s=s: f"row {row} of sequence {s}")
+        if self.proportions is not None and not check.free:
+            possible = possible_labels(allowed, self.X.offsets)
+            self.proportions.check_possible(possible, self.labels.unknown, self.classes)
 
     def seen_triples(self, columns: np.ndarray) -> np.ndarray:
         return allowed_triples(self.X, columns, self.labels)

@@ -28,7 +28,7 @@ LEAST = 1e-100
 
 
 class Proportions(NamedTuple):
-    """Label proportions in groups of rows; labels without one share the remaining proportion.
+    """Label proportions in groups of rows; labels without one have the rest in total.
 
     Attributes
     ----------
@@ -38,11 +38,14 @@ class Proportions(NamedTuple):
         Position of each label in ``target``; labels that share the rest have the same one.
     target : ndarray of shape (n_groups, n_labels + 1)
         Each row sums to 1.
+    names : list of str
+        Which rows each group has, for messages.
     """
 
     members: sparse.csr_matrix
     places: np.ndarray
     target: np.ndarray
+    names: list[str]
 
     @classmethod
     def read(cls, given: Mapping[Any, Any], X: Sequences, classes, vectorizer) -> Proportions:
@@ -56,7 +59,32 @@ class Proportions(NamedTuple):
         labels = classes.tolist()
         groups = [of_rows] * bool(of_rows) + list(of_columns.values())
         places, target = zip(*(_one_group(group, labels) for group in groups))
-        return cls(sparse.hstack(parts, format="csr"), np.array(places), np.array(target))
+        names = [""] * bool(of_rows) + [
+            f" where column {column!r} is not 0" for column in of_columns
+        ]
+        return cls(sparse.hstack(parts, format="csr"), np.array(places), np.array(target), names)
+
+    def check_possible(
+        self, possible: np.ndarray, unknown: np.ndarray, classes: np.ndarray
+    ) -> None:
+        """Raise if labels with a positive proportion in a group are possible at none of its rows.
+
+        ``possible``: whether the constraints allow each label at each row; ``unknown``: mask of the
+        rows of unknown label. KL(p̃ ‖ q) is infinite then, for any weights.
+        """
+        members = sparse.csr_matrix(sparse.diags(unknown.astype(float)) @ self.members)
+        found = members.T @ possible  # (n_groups, n_labels)
+        rows = members.sum(axis=0).A1 > 0
+        for group, (places, target) in enumerate(zip(self.places, self.target)):
+            there = np.bincount(places, found[group], minlength=len(target)) > 0
+            wrong = np.flatnonzero(rows[group] & (target > 0) & ~there)
+            if len(wrong):
+                labels = ", ".join(map(repr, classes[places == wrong[0]].tolist()))
+                raise ValueError(
+                    f"label_proportions give {target[wrong[0]]:.6g} to {labels}, which "
+                    f"`constraints` forbid at all rows of unknown label{self.names[group]}; "
+                    "correct one of them."
+                )
 
 
 def find_columns(wanted: list, X: Sequences, vectorizer: Any) -> list[int]:
@@ -84,12 +112,13 @@ def _one_group(given: Mapping[Any, float], labels: list) -> tuple[np.ndarray, np
     n, p, place = len(given), np.zeros(len(labels) + 1), {label: k for k, label in enumerate(given)}
     p[:n] = list(given.values())
     rest = max(0.0, 1 - p.sum())
-    if n == len(labels) and rest > 1e-6:
+    if n < len(labels):
+        p[n] = rest
+    elif rest > 1e-6:
         raise ValueError(
             f"label_proportions of all labels must sum to 1; got {1 - rest:.6g}. Correct them, or "
             "leave out a label, which then gets the rest."
         )
-    p[n] = rest
     return np.array([place.get(label, n) for label in labels], dtype=np.intp), p / p.sum()
 
 
@@ -134,7 +163,7 @@ class ProportionLikelihood(PartialLogLikelihood):
         self.proportions, self.proportions_weight = proportions, proportions_weight
 
     def add_up(self, W, chain, counts: bool = True) -> float:
-        _, places, target = self.proportions
+        places, target = self.proportions.places, self.proportions.target
         jobs = zip(self.runs, self.buffers)
         sums = sum(self.threads.map(lambda job: self._marginals(W, chain, *job), jobs))
         q, groups = np.zeros(target.shape), np.arange(len(target))[:, None]
