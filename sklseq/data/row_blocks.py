@@ -685,6 +685,32 @@ def in_blocks(X: Any, *, maps: bool = True) -> bool:
     return mapped >= LARGE_MAP or any(_is_long(x) for x in X)
 
 
+def in_shards(X: Any) -> bool:
+    """Whether X is ``Shards``, a Dask bag or a list of delayed shards."""
+    one = X[0] if isinstance(X, (list, tuple)) and len(X) else X
+    return type(one).__module__.split(".")[0] == "dask" or hasattr(X, "to_delayed")
+
+
+def in_parts(X: Any) -> bool:
+    """Whether X is in shards or in blocks, of which one is in memory at a time."""
+    return in_shards(X) or in_blocks(X)
+
+
+def check_in_memory(X: Any) -> None:
+    """Raise if X is in shards or in blocks; memory maps of any size are taken as arrays."""
+    if in_blocks(X, maps=False):
+        raise ValueError(
+            "X holds sequences in blocks, which this method does not read; pass arrays, such as "
+            "numpy.concatenate(list(blocks.read())) of RowBlocks, or use fit or predict_proba of "
+            "CRFTagger, or predict, predict_blocks or score of a tagger."
+        )
+    if in_shards(X):
+        raise ValueError(
+            f"X is data in shards ({type(X).__name__}), which predict and score of a tagger read, "
+            "but not this method; call it for each shard."
+        )
+
+
 def holds_rows(X: Any) -> bool:
     """Whether X is a list of 2-D arrays and sparse matrices only."""
     return isinstance(X, (list, tuple)) and all(map(_is_matrix, X))

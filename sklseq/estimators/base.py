@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._lib.estimator import LabellerBase
 from sklseq.data.labels import LabelLists, PartialLabelError, encode_labels, find_codes
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
-from sklseq.data.row_blocks import RowBlocks, in_blocks
+from sklseq.data.row_blocks import RowBlocks, in_blocks, in_parts, in_shards
 from sklseq.data.segment_labels import Span
 from sklseq.data.sequences import Sequences, check_sample_weight, read_labels
 from sklseq.data.span_rules import SpanRules, find_by_rules, named_spans, span_rules
@@ -28,7 +28,6 @@ from sklseq.estimators.validation import (
     check_flags,
     check_handle_invalid,
     check_room,
-    in_shards,
     nothing_to_score,
     other_width,
     read_sequences,
@@ -164,7 +163,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         16 labels and 6 s with 64.
         """
         check_handle_invalid(handle_invalid)
-        if in_shards(X) or in_blocks(X):
+        if in_parts(X):
             return self._predict_parts(X, known=known, valid=valid)
         rows = self._scored(self._read(X, finite=False), known)
         if valid is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.class_weight import compute_class_weight
 
-from sklseq.data.row_blocks import in_blocks
+from sklseq.data.row_blocks import check_in_memory
 from sklseq.data.sequences import (
     Sequences,
     as_numbers,
@@ -24,12 +24,6 @@ from sklseq.data.types import ArrayLike, SequencesLike
 ATTRIBUTES_WARNED = "_new_attributes_warned"  # set once warn_new_attributes has warned
 
 
-def in_shards(X: SequencesLike) -> bool:
-    """Whether X is ``Shards``, a Dask bag or a list of delayed shards."""
-    one = X[0] if isinstance(X, (list, tuple)) and len(X) else X
-    return type(one).__module__.split(".")[0] == "dask" or hasattr(X, "to_delayed")
-
-
 def read_sequences(
     X: SequencesLike, vectorizer: Any = None, *, fit: bool = False, finite: bool = True
 ) -> tuple:
@@ -37,7 +31,7 @@ def read_sequences(
 
     ``finite=False``: do not check for NaN and infinity, as computing scores does it.
     """
-    _check_in_memory(X)
+    check_in_memory(X)
     form = input_form(X)
     if fit and form in ("dicts", "attributes"):
         from sklseq.features import DictFeatures
@@ -56,20 +50,6 @@ def read_sequences(
             "pass those."
         )
     return as_sequences(X, finite=finite, form=form), None
-
-
-def _check_in_memory(X: SequencesLike) -> None:
-    if in_blocks(X, maps=False):
-        raise ValueError(
-            "X holds sequences in blocks, which this method does not read; pass arrays, such as "
-            "numpy.concatenate(list(blocks.read())) of RowBlocks, or use fit or predict_proba of "
-            "CRFTagger, or predict, predict_blocks or score of a tagger."
-        )
-    if in_shards(X):
-        raise ValueError(
-            f"X is data in shards ({type(X).__name__}), which predict and score of a tagger read, "
-            "but not this method; call it for each shard."
-        )
 
 
 def refuse_roles(X: Sequences) -> Sequences:

@@ -7,14 +7,14 @@ from typing import Any
 from sklearn import get_config
 
 from sklseq.data.labels import PartialLabelError
-from sklseq.data.row_blocks import holds_rows, in_blocks
+from sklseq.data.row_blocks import holds_rows, in_blocks, in_shards
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.block_source import BlockSource
 from sklseq.estimators.sources.partial_source import BY_BLOCKS, NOTHING, PartialSource, Unlabelled
 from sklseq.estimators.sources.shard_source import LocalShardSource, check_shards
 from sklseq.estimators.sources.shards import Shards
 from sklseq.estimators.sources.source import RowSource, Source
-from sklseq.estimators.validation import in_shards, read_sequences, training_weights
+from sklseq.estimators.validation import read_sequences, training_weights
 from sklseq.objectives.likelihood.long import Plan, plan_gradient
 
 
