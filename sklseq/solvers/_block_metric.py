@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import linalg
+
+from sklseq._lib.cpu import load_kernel
+from sklseq._lib.threads import Threads
+
+_vectors = load_kernel("sklseq.solvers._vectors")
 
 
 class BlockMetric:
@@ -20,38 +24,48 @@ class BlockMetric:
 
     Notes
     -----
-    Memory: twice the blocks. Each change of the free weights of a group costs size³ / 3.
+    Memory: at most twice the blocks. Each change of the free weights of a group costs n³ / 3 for n
+    free weights.
     """
 
     def __init__(self, at: np.ndarray, slots: np.ndarray, blocks: np.ndarray):
-        self.at, self.slots, self.blocks = at, slots, blocks
-        self.is_free = np.zeros(blocks.shape[:2], dtype=bool)
-        self.factors = np.broadcast_to(np.eye(blocks.shape[1]), blocks.shape).copy()
+        self.at = at
+        number, row = np.divmod(slots, blocks.shape[1])
+        members = (np.flatnonzero(number == k) for k in range(len(blocks)))
+        self.groups = [
+            _Group(here, block[np.ix_(row[here], row[here])])
+            for here, block in zip(members, blocks)
+            if len(here)
+        ]
 
-    def change(self, rows: np.ndarray, free: np.ndarray | None = None) -> np.ndarray:
+    def change(
+        self, rows: np.ndarray, free: np.ndarray | None = None, threads: Threads | None = None
+    ) -> np.ndarray:
         """Entries at ``at`` of B⁻¹ z - z, for vectors z with the entries ``rows`` at ``at``.
 
         With ``free``, a boolean mask of all weights, B is restricted to the free weights; the other
         entries of z count as 0, and are 0 in the result.
         """
         here = np.ones(len(self.at), dtype=bool) if free is None else free[self.at]
-        self._factorise(here)
-        groups, size = self.is_free.shape
-        given = np.zeros((len(rows), groups * size))
-        given[:, self.slots] = rows * here
-        answer = given.reshape(len(rows), groups, size).transpose(1, 2, 0).copy()
-        for factor, part in zip(self.factors, answer):
-            part[:] = linalg.cho_solve((factor, True), part, check_finite=False)
-        answer = answer.transpose(2, 0, 1).reshape(given.shape)
-        return (answer - given)[:, self.slots]
+        rows = np.ascontiguousarray(rows, dtype=np.float64)
+        out = np.zeros(rows.shape)
+        (threads or Threads(1)).map(lambda group: group.change(rows, here, out), self.groups)
+        return out
 
-    def _factorise(self, here: np.ndarray) -> None:
-        # Update the Cholesky factors of groups whose free weights have changed.
-        is_free = np.zeros(self.is_free.size, dtype=bool)
-        is_free[self.slots] = here
-        is_free = is_free.reshape(self.is_free.shape)
-        for k in np.flatnonzero((is_free != self.is_free).any(axis=1)):
-            mask = is_free[k]
-            block = np.where(mask & mask[:, None], self.blocks[k], np.eye(len(mask)))
-            self.factors[k] = linalg.cholesky(block, lower=True, check_finite=False)
-        self.is_free = is_free
+
+class _Group:
+    # ``block`` is of the weights with the numbers ``here``.
+    def __init__(self, here: np.ndarray, block: np.ndarray):
+        self.here, self.block = here, block
+        self.is_free, self.factor = np.zeros(len(here), dtype=bool), np.zeros((0, 0))
+
+    def change(self, rows: np.ndarray, is_free: np.ndarray, out: np.ndarray) -> None:
+        is_free = is_free[self.here]
+        kept = np.flatnonzero(is_free)
+        if not np.array_equal(is_free, self.is_free):
+            self.factor = np.zeros((len(kept), len(kept)))
+            if not _vectors.factorise_block(self.block, kept, self.factor):
+                raise np.linalg.LinAlgError("A block of second derivatives is not positive.")
+            self.is_free = is_free
+        work = np.empty((len(rows), len(kept)))
+        _vectors.change_by_block(self.factor, self.here[kept], rows, work, out)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -46,11 +47,15 @@ class History:
 
     def dot(self, a: np.ndarray, b: np.ndarray) -> float:
         """Inner product of two long vectors, in float64 and a fixed order."""
-        return sum(self.threads.map(lambda span: _vectors.dot(a, b, *span), self.spans))
+        return sum(self.in_spans(_vectors.dot, a, b))
 
     def step_from(self, w: np.ndarray, t: float, p: np.ndarray, out: np.ndarray) -> None:
         """out = w + t · p."""
-        self.threads.map(lambda span: _vectors.step_from(w, t, p, out, *span), self.spans)
+        self.in_spans(_vectors.step_from, w, t, p, out)
+
+    def in_spans(self, kernel: Callable, *args: Any) -> list:
+        """``kernel(*args, first, last)`` of each thread's span of the weights."""
+        return self.threads.map(lambda span: kernel(*args, *span), self.spans)
 
     def push(self, step, scale: float, gradient, previous, v) -> None:
         """Add the pair (scale · step, gradient - previous), and update the products with v."""
@@ -108,7 +113,8 @@ class History:
         pairs = [i for i in pairs if _curved(gram[i, i], gram[i, m + i], gram[m + i, m + i])]
         change, by_metric = 0.0, np.array([m + i for i in pairs] + [2 * m])
         if self.metric is not None:
-            rows = np.vstack([self.pairs[by_metric[:-1]][:, self.metric.at], v[self.metric.at]])
+            at = self.metric.at
+            rows = np.vstack([self.pairs[np.ix_(by_metric[:-1], at)], v[at]])
             change = self._changes(pairs, rows, free)
             gram, with_v = _in_metric(gram, with_v, by_metric, rows @ change.T)
         c = np.zeros(2 * m + 1)
@@ -126,9 +132,12 @@ class History:
     def _changes(self, pairs: list, rows: np.ndarray, free: np.ndarray | None) -> np.ndarray:
         # B⁻¹ z - z for the y of each pair and for v, the ``rows``.
         if free is not None:
-            return self.metric.change(rows, free)
+            return self.metric.change(rows, free, self.threads)
         new = [k for k, i in enumerate(pairs) if not self.is_known[i]]
-        found, slots = self.metric.change(rows[[*new, -1]]), [pairs[k] for k in new]
+        found, slots = (
+            self.metric.change(rows[[*new, -1]], None, self.threads),
+            [pairs[k] for k in new],
+        )
         self.changes[slots], self.is_known[slots] = found[:-1], True
         return np.vstack([self.changes[pairs], found[-1:]])
 

@@ -35,6 +35,7 @@ import numpy as np
 
 from sklseq._lib.threads import Threads
 from sklseq.solvers._block_metric import BlockMetric
+from sklseq.solvers._history import _vectors
 from sklseq.solvers._search import MAX_TRIALS, SUFFICIENT_DECREASE, Search
 
 N_HALVINGS = 6  # lengths of an L-BFGS step that are tried before the step to u
@@ -46,28 +47,9 @@ N_HALVINGS = 6  # lengths of an L-BFGS step that are tried before the step to u
 LEAST_GAIN = 0.1
 
 
-def l1_norm(w: np.ndarray, l1) -> float:
-    """l1 · ‖w‖₁, in float64; ``l1`` may have one value per weight."""
-    if np.ndim(l1):  # not by BLAS, whose threads take longer to start than this takes
-        return float(np.multiply(np.abs(w), l1, dtype=np.float64).sum())
+def l1_norm(w: np.ndarray, l1: float) -> float:
+    """l1 · ‖w‖₁, in float64."""
     return l1 * float(np.abs(w).sum(dtype=np.float64))
-
-
-def pseudo_gradient(w: np.ndarray, g: np.ndarray, l1) -> np.ndarray:
-    """The subgradient of f + l1 · ‖w‖₁ of least norm (Andrew, Gao 2007, Equation 4).
-
-    It is g + l1 · sign(w) where w ≠ 0, and g shrunk towards 0 by l1 elsewhere.
-    """
-    shrunk = g - np.clip(g, -l1, l1)
-    return np.where(w != 0, g + l1 * np.sign(w), shrunk).astype(g.dtype, copy=False)
-
-
-def proximal_step(w: np.ndarray, g: np.ndarray, l1, sigma: float) -> np.ndarray:
-    """argmin_u g · u + σ/2 ‖u - w‖² + l1 · ‖u‖₁, with zero for weights that change sign."""
-    u = w - g / sigma
-    u -= np.clip(u, -l1 / sigma, l1 / sigma)
-    u[u * w < 0] = 0
-    return u.astype(w.dtype, copy=False)
 
 
 class OrthantSearch(Search):
@@ -76,21 +58,25 @@ class OrthantSearch(Search):
     def __init__(
         self, objective, w: np.ndarray, l1, threads: Threads, metric: BlockMetric | None = None
     ):
-        self.l1 = l1
+        self.l1 = np.ascontiguousarray(np.broadcast_to(l1, w.shape), dtype=np.float64)
+        self.u, self.v = np.empty_like(w), np.empty_like(w)
         super().__init__(objective, w, threads, metric)
         self.sigma = max(float(np.sqrt(self.history.with_v[-1])), 1e-300)  # a step of length 1
 
     def evaluate(self, w: np.ndarray, gradient: np.ndarray) -> float:
-        return self.objective.value_and_gradient(w, gradient) + l1_norm(w, self.l1)
+        norms = self.history.in_spans(_vectors.weighted_norm, w, self.l1)
+        return self.objective.value_and_gradient(w, gradient) + sum(norms)
 
     def steepest(self) -> np.ndarray:
-        return pseudo_gradient(self.w, self.g, self.l1)
+        """The subgradient of f + l1 · ‖w‖₁ of least norm (Andrew, Gao 2007, Equation 4)."""
+        self.history.in_spans(_vectors.pseudo_gradient, self.w, self.g, self.l1, self.v)
+        return self.v
 
     def advance(self) -> bool:
         """Run one iteration; False if no step lowers the objective by more than rounding."""
         for _ in range(MAX_TRIALS):
-            u = proximal_step(self.w, self.g, self.l1, self.sigma)
-            promise = self._promise(u)
+            u, given = self.u, (self.w, self.g, self.l1, self.sigma)
+            promise = sum(self.history.in_spans(_vectors.proximal_step, *given, u))  # Δ
             if not promise > 0:
                 return False
             if self.history.used:
@@ -107,21 +93,13 @@ class OrthantSearch(Search):
             self.sigma *= 4
         return False
 
-    def _promise(self, u: np.ndarray) -> float:
-        # Δ in the module docstring.
-        slope = self.history.dot(self.g, u) - self.history.dot(self.g, self.w)
-        return -slope - l1_norm(u, self.l1) + l1_norm(self.w, self.l1)
-
     def _try_free(self, u: np.ndarray, promise: float) -> bool:
         # The L-BFGS step on the free weights; the others become zero.
-        free, signs = u != 0, np.sign(u)
-        self.history.direction(self.v, self.p, free)
-        np.copyto(self.p, -self.w, where=~free)
+        self.history.direction(self.v, self.p, u != 0)
         t = 1.0
         for _ in range(N_HALVINGS):
-            self.history.step_from(self.w, t, self.p, self.trial)
-            self.trial[self.trial * signs < 0] = 0
-            gain = self.history.dot(self.v, self.trial) - self.history.dot(self.v, self.w)
+            step = self.w, t, self.p, u, self.v, self.trial
+            gain = sum(self.history.in_spans(_vectors.orthant_step, *step))
             if not gain < 0:
                 return False
             value = self.evaluate(self.trial, self.g_old)

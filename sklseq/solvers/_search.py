@@ -6,7 +6,7 @@ import numpy as np
 
 from sklseq._lib.threads import Threads
 from sklseq.solvers._block_metric import BlockMetric
-from sklseq.solvers._history import History
+from sklseq.solvers._history import History, _vectors
 from sklseq.solvers._reduced_history import ReducedHistory
 
 SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9
@@ -63,7 +63,7 @@ class Search:
         """‖v‖², or ‖v · scale‖²."""
         if scale is None:
             return float(self.history.with_v[-1])
-        return float(np.square(self.v * scale, dtype=np.float64).sum())
+        return sum(self.history.in_spans(_vectors.scaled_square, self.v, scale))
 
     def is_flat(self, scale: np.ndarray, allowed: float) -> bool:
         """Whether steps along the gradient without scales refute an estimate of ``allowed``.
@@ -111,7 +111,7 @@ class Search:
 
     def accept(self, value: float) -> None:
         """Make ``trial``, whose gradient is in ``g_old``, the current point."""
-        np.subtract(self.trial, self.w, out=self.p)
+        self.history.step_from(self.trial, -1.0, self.w, self.p)
         self.w, self.trial = self.trial, self.w
         self.g, self.g_old = self.g_old, self.g
         self.value, self.v = value, self.steepest()

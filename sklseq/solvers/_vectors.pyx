@@ -6,6 +6,9 @@ products, once to combine them.
 """
 
 import numpy as np
+from scipy.linalg import cython_lapack
+
+from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 
 from sklseq._lib.lanes cimport real
 cimport sklseq._lib.prefetch
@@ -63,6 +66,19 @@ ctypedef fused stored:
 ctypedef fused other:
     float
     double
+
+# Cholesky's functions of LAPACK, by address: SciPy's Python functions hold the interpreter lock.
+ctypedef void (*Factorise)(char*, int*, double*, int*, int*) noexcept nogil
+ctypedef void (*Solve)(char*, int*, int*, double*, int*, double*, int*, int*) noexcept nogil
+
+
+cdef void* lapack(str name):
+    capsule = cython_lapack.__pyx_capi__[name]
+    return PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
+
+
+cdef Factorise dpotrf = <Factorise> lapack("dpotrf")
+cdef Solve dpotrs = <Solve> lapack("dpotrs")
 
 # Elements of a chunk, which stays in the first-level cache for all rows.
 cdef Py_ssize_t CHUNK = 512
@@ -218,3 +234,123 @@ def dot(const real[::1] a, const real[::1] b, Py_ssize_t first, Py_ssize_t last)
         with nogil:
             total = dot_product(&a[first], &b[first], last - first)
     return total
+
+
+def scaled_square(const real[::1] a, const double[::1] scale, Py_ssize_t first, Py_ssize_t last):
+    """Sum of (a * scale)^2."""
+    cdef double total = 0, x
+    cdef Py_ssize_t k
+    with nogil:
+        for k in range(first, last):
+            x = a[k] * scale[k]
+            total += x * x
+    return total
+
+
+def weighted_norm(const real[::1] w, const double[::1] l1, Py_ssize_t first, Py_ssize_t last):
+    """Sum of l1 * |w|."""
+    cdef double total = 0
+    cdef Py_ssize_t k
+    with nogil:
+        for k in range(first, last):
+            total += l1[k] * abs(<double> w[k])
+    return total
+
+
+cdef inline double clip(double x, double limit) noexcept nogil:
+    # The number in [-limit, limit] nearest to x.
+    x = x if x < limit else limit
+    return x if x > -limit else -limit
+
+
+def pseudo_gradient(
+    const real[::1] w, const real[::1] g, const double[::1] l1, real[::1] out,
+    Py_ssize_t first, Py_ssize_t last,
+):
+    """out = g + l1 * sign(w), and g shrunk towards 0 by l1 where w = 0."""
+    cdef Py_ssize_t k
+    cdef double at_zero, change
+    with nogil:
+        for k in range(first, last):
+            at_zero = -clip(g[k], l1[k])
+            change = l1[k] if w[k] > 0 else -l1[k]
+            out[k] = <real> (g[k] + (at_zero if w[k] == 0 else change))
+
+
+def proximal_step(
+    const real[::1] w, const real[::1] g, const double[::1] l1, double sigma, real[::1] out,
+    Py_ssize_t first, Py_ssize_t last,
+):
+    """out = argmin_u g . u + sigma / 2 |u - w|^2 + l1 . |u|, with 0 for weights that change sign.
+
+    Returns the first-order decrease, -g . (out - w) - l1 . (|out| - |w|).
+    """
+    cdef Py_ssize_t k
+    cdef double u, promise = 0, inverse = 1 / sigma
+    with nogil:
+        for k in range(first, last):
+            u = w[k] - g[k] * inverse
+            u -= clip(u, l1[k] * inverse)
+            u = 0 if u * w[k] < 0 else u
+            out[k] = <real> u
+            promise -= g[k] * (<double> out[k] - w[k])
+            promise -= l1[k] * (abs(<double> out[k]) - abs(<double> w[k]))
+    return promise
+
+
+def orthant_step(
+    const real[::1] w, double t, const real[::1] p, const real[::1] u, const real[::1] v,
+    real[::1] out, Py_ssize_t first, Py_ssize_t last,
+):
+    """out = w + t * p where u is not 0, (1 - t) * w elsewhere; 0 for other signs than those of u.
+
+    Returns v . (out - w).
+    """
+    cdef Py_ssize_t k
+    cdef double x, gain = 0
+    with nogil:
+        for k in range(first, last):
+            x = w[k] + t * (p[k] if u[k] != 0 else -w[k])
+            out[k] = <real> (0 if x * u[k] < 0 else x)
+            gain += v[k] * (<double> out[k] - w[k])
+    return gain
+
+
+def factorise_block(
+    const double[:, ::1] block,      # (size, size)
+    const long long[::1] kept,       # (n,)       rows of the block
+    double[:, ::1] factor,           # (n, n)     OUT  Cholesky factor of these rows, by columns
+):
+    """Cholesky factor of the rows and columns ``kept`` of a block; False if it has none."""
+    cdef int n = <int> kept.shape[0], failed = 0
+    cdef Py_ssize_t i, j
+    if n == 0:
+        return True
+    with nogil:
+        for j in range(n):
+            for i in range(j, n):
+                factor[j, i] = block[kept[j], kept[i]]
+        dpotrf("L", &n, &factor[0, 0], &n, &failed)
+    return failed == 0
+
+
+def change_by_block(
+    double[:, ::1] factor,           # (n, n)     of `factorise_block`
+    const long long[::1] at,         # (n,)       columns of the rows of the block
+    const double[:, ::1] rows,       # (m, n_columns)
+    double[:, ::1] work,             # (m, n)     scratch
+    double[:, ::1] out,              # (m, n_columns)   OUT, in these columns
+):
+    """out = B^-1 z - z for each row z, in the columns of one block."""
+    cdef int n = <int> at.shape[0], m = <int> rows.shape[0], failed = 0
+    cdef Py_ssize_t i, j
+    if n == 0 or m == 0:
+        return
+    with nogil:
+        for j in range(m):
+            for i in range(n):
+                work[j, i] = rows[j, at[i]]
+        dpotrs("L", &n, &m, &factor[0, 0], &n, &work[0, 0], &n, &failed)
+        for j in range(m):
+            for i in range(n):
+                out[j, at[i]] = work[j, i] - rows[j, at[i]]

@@ -10,7 +10,8 @@ from sklseq.solvers import _history as history_module
 from sklseq.solvers import _lbfgs as lbfgs_module
 from sklseq.solvers import cg, lbfgs
 from sklseq.solvers._dense import solve_dense
-from sklseq.solvers._owlqn import OrthantSearch, pseudo_gradient
+from sklseq.solvers._history import _vectors
+from sklseq.solvers._owlqn import OrthantSearch
 from sklseq.solvers._search import interpolate
 from tests.oracles import kkt_residual
 
@@ -120,7 +121,10 @@ def test_the_pseudo_gradient_is_the_shortest_subgradient():
         subgradients = g + l1 * signs
         nearest = np.abs(subgradients).argmin(axis=0)
         expected = subgradients[nearest, np.arange(200)]
-        assert_allclose(pseudo_gradient(w, g, l1), expected, atol=1e-4)
+        found, each = np.empty(200), np.broadcast_to(l1, 200).copy()
+        for span in ((0, 77), (77, 200)):
+            _vectors.pseudo_gradient(w, g, each, found, *span)
+        assert_allclose(found, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -14,8 +14,8 @@ from sklseq._lib.threads import Threads
 from sklseq.datasets import make_contacts
 from sklseq.features import TokenFeatures, WindowFeatures
 from sklseq.solvers import lbfgs
+from sklseq.solvers._history import _vectors
 from sklseq.solvers._lbfgs import estimated_rest
-from sklseq.solvers._owlqn import proximal_step
 from tests.objectives.test_dual import likelihood_of
 from tests.solvers.test_solvers import LeastSquares
 
@@ -247,7 +247,9 @@ def test_proximal_steps_are_the_fallback(seed, monkeypatch):
 def test_a_proximal_step_minimises_its_model():
     rng = np.random.default_rng(0)
     w, g = rng.normal(size=(2, 40)) * (rng.random(40) < 0.7)
-    u = proximal_step(w, g, 0.4, 1.7)
+    u, l1 = np.empty(40), np.full(40, 0.4)
+    promise = sum(_vectors.proximal_step(w, g, l1, 1.7, u, *span) for span in ((0, 7), (7, 40)))
+    assert promise == pytest.approx(-g @ (u - w) - 0.4 * (np.abs(u).sum() - np.abs(w).sum()))
     grid = np.linspace(-5, 5, 100_001)
     model = g[:, None] * grid + 0.85 * (grid - w[:, None]) ** 2 + 0.4 * np.abs(grid)
     best = grid[model.argmin(axis=1)]

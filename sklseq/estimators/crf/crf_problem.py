@@ -217,7 +217,10 @@ def score_map(
         support = source.with_triples(support, chosen, all_pairs, summary.n_features)
     X, laid_out = source.layout(summary, single_sequences)
     n_labels, user_dtype = len(summary.classes), summary.dtype
-    return ScoreMap(X, n_labels, support, allowed, laid_out.dtype, user_dtype, laid_out)
+    with Threads(tagger.n_jobs) as threads:
+        return ScoreMap(
+            X, n_labels, support, allowed, laid_out.dtype, user_dtype, laid_out, threads=threads
+        )
 
 
 # ------------------------------------------------------------------------------------- solvers

@@ -161,7 +161,7 @@ class Summary(NamedTuple):
 
 def summarise_rows(X: Sequences, classes: np.ndarray, codes: np.ndarray) -> Summary:
     """Summary of labelled rows in memory."""
-    support = observed_support(X, codes.astype(np.int32, copy=False), len(classes))
+    support = observed_support(X, codes, len(classes))
     return Summary(
         classes, X.n_rows, int(X.lengths.max(initial=0)), X.shape[1], X.is_sparse,
         X.dtype == np.float32, support, magnitudes(X.rows),

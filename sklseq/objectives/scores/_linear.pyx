@@ -183,6 +183,76 @@ def collect_pairs(
                 out[pair[e]] += residual[t, label[e]] if ones else data[e] * residual[t, label[e]]
 
 
+def count_entries(
+    const index[::1] indptr,         # (n + 1,)
+    const index[::1] indices,        # (nnz,)
+    const int[::1] rank,             # (n_features,)      padded row of a dense feature, else -1
+    const int[::1] first_pair,       # (n_features + 1,)  first pair of each sparse feature
+    long long[:, ::1] counts,        # (2, n)             OUT
+    Py_ssize_t first, Py_ssize_t last,
+):
+    """Entries of dense features and pairs of sparse ones in rows first to last - 1."""
+    cdef Py_ssize_t t, p
+    cdef long long dense, n_pairs
+    with nogil:
+        for t in range(first, last):
+            dense = n_pairs = 0
+            for p in range(indptr[t], indptr[t + 1]):
+                dense += rank[indices[p]] >= 0
+                n_pairs += first_pair[indices[p] + 1] - first_pair[indices[p]]
+            counts[0, t], counts[1, t] = dense, n_pairs
+
+
+def split_entries(
+    const index[::1] indptr,         # (n + 1,)
+    const index[::1] indices,        # (nnz,)
+    const real[::1] data,            # (nnz,) or (0,)   empty: all ones
+    const int[::1] rank,             # (n_features,)      padded row of a dense feature, else -1
+    const int[::1] first_pair,       # (n_features + 1,)  first pair of each sparse feature
+    const unsigned short[::1] label_of,  # (n_pairs,)
+    const long long[:, ::1] starts,  # (2, n + 1)         sums of `count_entries` before each row
+    int[::1] dense,                  # OUT as all below: padded rows of dense features
+    real[::1] dense_data,            # like `data`
+    int[::1] pair, unsigned short[::1] label, real[::1] pair_data,
+    Py_ssize_t first, Py_ssize_t last,
+):
+    """Entries of dense features, and one for each pair of the others, in rows first to last - 1."""
+    cdef Py_ssize_t t, p, f, at, to
+    cdef int k
+    cdef bint ones = data.shape[0] == 0
+    with nogil:
+        for t in range(first, last):
+            at, to = starts[0, t], starts[1, t]
+            for p in range(indptr[t], indptr[t + 1]):
+                f = indices[p]
+                if rank[f] >= 0:
+                    dense[at] = rank[f]
+                    if not ones:
+                        dense_data[at] = data[p]
+                    at += 1
+                for k in range(first_pair[f], first_pair[f + 1]):
+                    pair[to], label[to] = k, label_of[k]
+                    if not ones:
+                        pair_data[to] = data[p]
+                    to += 1
+
+
+def mark_pairs(
+    const index[::1] indptr,         # (n + 1,)
+    const index[::1] indices,        # (nnz,)
+    const real[::1] data,            # (nnz,)
+    const int[::1] y,                # (n,)
+    unsigned char[:, ::1] seen,      # (n_features, n_labels)   OUT
+):
+    """seen[f, y[t]] = 1 for all features f of row t that are not 0."""
+    cdef Py_ssize_t t, p
+    with nogil:
+        for t in range(y.shape[0]):
+            for p in range(indptr[t], indptr[t + 1]):
+                if data[p] != 0:
+                    seen[indices[p], y[t]] = 1
+
+
 def observed_scores(
     const real[:, ::1] psi,          # (n_rows, width)
     const int[::1] y,                # (n_rows,)

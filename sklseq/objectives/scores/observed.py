@@ -10,7 +10,7 @@ from copy import copy
 import numpy as np
 
 from sklseq._lib.aligned import aligned_zeros
-from sklseq._lib.threads import spans
+from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import Sequences
 from sklseq.objectives.scores.design import _linear, values_unless_ones, without_zeros
 
@@ -18,7 +18,7 @@ from sklseq.objectives.scores.design import _linear, values_unless_ones, without
 # the labels: an entry for each pair then costs less than a padded row. The fraction is measured:
 # with it, training with 300 labels takes 0.85 of the time.
 SPARSE_PAIRS, SPARSE_FRACTION = 4, 1 / 16
-# Entries that are rearranged at a time, so that temporary arrays stay small.
+# Entries that are rearranged at a time, by one thread.
 CHUNK = 100_000
 
 
@@ -43,13 +43,16 @@ class ObservedRows:
     dtype : numpy dtype
     counts : ndarray of shape (n_features,), optional
         Number of rows with each feature, which orders the weights; by default, counted in X.
+    threads : Threads, optional
+        For the arrangement of the rows.
     """
 
     needs_all_residuals = False
 
     def __init__(
-        self, X: Sequences, pairs, n_labels: int, width: int, dtype: np.dtype, counts=None
-    ):
+        self, X: Sequences, pairs, n_labels: int, width: int, dtype: np.dtype, counts=None,
+        threads: Threads | None = None,
+    ):  # fmt: skip
         rows, self.width, self.dtype = X.rows, width, np.dtype(dtype)
         self.n_features, self.n_weights = rows.shape[1], len(pairs)
         feature, label = np.divmod(pairs, n_labels)
@@ -57,8 +60,9 @@ class ObservedRows:
         if counts is None:
             counts = np.bincount(rows.indices, minlength=self.n_features)
         self.rank = self._place(feature, label, n_pairs, counts)
-        self.n_sparse = np.where(self.rank >= 0, 0, n_pairs).astype(np.int32)
-        self._split(rows)
+        n_sparse = np.where(self.rank >= 0, 0, n_pairs)
+        self.first_pair = np.append(0, np.cumsum(n_sparse)).astype(np.int32)
+        self._split(rows, threads)
 
     def for_rows(self, X: Sequences) -> ObservedRows:
         """A design of other rows with the same layout of w; the arrays of the layout are shared."""
@@ -96,50 +100,30 @@ class ObservedRows:
         self._W = aligned_zeros(len(dense) * self.width, self.dtype).reshape(self.shape)
         return rank
 
-    def _split(self, rows) -> None:
+    def _split(self, rows, threads: Threads | None = None) -> None:
         # Store entries of dense features in one CSR structure, those of sparse ones in another.
-        rows = without_zeros(rows)
-        n_rows, rank, n_sparse = rows.shape[0], self.rank, self.n_sparse
-        first_pair = np.cumsum(n_sparse) - n_sparse
-        counts = np.bincount(rows.indices, minlength=self.n_features)
-        n_entries = (int(counts @ (rank >= 0)), int(counts @ n_sparse))
-        self.data = self.sparse_data = values_unless_ones(rows, self.dtype)
-        kind = np.int64 if max(n_entries) > np.iinfo(np.int32).max else np.int32
-        self.indptr, self.sparse_indptr = np.zeros((2, n_rows + 1), dtype=kind)
-        self.indices = np.empty(n_entries[0], dtype=np.int32)
-        self.pair = np.empty(n_entries[1], dtype=np.int32)
+        rows, threads = without_zeros(rows), threads or Threads(1)
+        values = values_unless_ones(rows, self.dtype)
+        n, places = rows.shape[0], (self.rank, self.first_pair)
+        pieces = spans(n, 1 + rows.nnz // CHUNK)
+        starts = np.zeros((2, n + 1), dtype=np.int64)
+        counts = np.zeros((2, n), dtype=np.int64)
+        given = rows.indptr, rows.indices
+        threads.map(lambda piece: _linear.count_entries(*given, *places, counts, *piece), pieces)
+        np.cumsum(counts, axis=1, out=starts[:, 1:])
+        n_entries = starts[:, -1]
+        kind = np.int64 if n_entries.max() > np.iinfo(np.int32).max else np.int32
+        self.indptr, self.sparse_indptr = starts.astype(kind)
+        self.indices, self.pair = (np.empty(k, dtype=np.int32) for k in n_entries)
         self.label = np.empty(n_entries[1], dtype=np.uint16)
-        values = self.data
-        if len(values):
-            self.data, self.sparse_data = (np.empty(n, dtype=values.dtype) for n in n_entries)
-        for a, b in spans(n_rows, 1 + rows.nnz // CHUNK):
-            entries = slice(rows.indptr[a], rows.indptr[b])
-            indices, ptr = rows.indices[entries], rows.indptr[a : b + 1] - rows.indptr[a]
-            data = values[entries] if len(values) else None
-            self._split_dense(indices, data, ptr, rank, a)
-            self._split_sparse(indices, data, ptr, n_sparse, first_pair, a)
-
-    def _split_dense(self, indices, data, ptr, rank, a: int) -> None:
-        new = rank[indices]
-        keep = new >= 0
-        start = self.indptr[a]
-        self.indptr[a : a + len(ptr)] = start + _sums_before(keep, ptr)
-        here = slice(start, self.indptr[a + len(ptr) - 1])
-        self.indices[here] = new[keep]
-        if data is not None:
-            self.data[here] = data[keep]
-
-    def _split_sparse(self, indices, data, ptr, n_sparse, first_pair, a: int) -> None:
-        n = n_sparse[indices]
-        start = self.sparse_indptr[a]
-        self.sparse_indptr[a : a + len(ptr)] = start + _sums_before(n, ptr)
-        here = slice(start, self.sparse_indptr[a + len(ptr) - 1])
-        # Entry number k of a feature's value belongs to its pair first_pair + k.
-        shift = first_pair[indices] - (np.cumsum(n) - n)
-        self.pair[here] = np.repeat(shift, n) + np.arange(here.stop - here.start)
-        self.label[here] = self.sparse_label[self.pair[here]]
-        if data is not None:
-            self.sparse_data[here] = np.repeat(data, n)
+        self.data, self.sparse_data = (
+            np.empty(k if len(values) else 0, dtype=self.dtype) for k in n_entries
+        )
+        layout = *places, self.sparse_label, starts
+        out = self.indices, self.data, self.pair, self.label, self.sparse_data
+        threads.map(
+            lambda piece: _linear.split_entries(*given, values, *layout, *out, *piece), pieces
+        )
 
     def weights(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Padded rows of the dense features, and the weights of sparse pairs."""
@@ -190,7 +174,7 @@ class ObservedRows:
         return float(np.square(w, dtype=np.float64).sum())
 
     def release(self) -> None:
-        del self.indptr, self.indices, self.data, self._W, self.rank, self.n_sparse
+        del self.indptr, self.indices, self.data, self._W, self.rank, self.first_pair
         del self.sparse_indptr, self.pair, self.label, self.sparse_data, self.sparse_label
 
     def unpack(self, w: np.ndarray) -> np.ndarray:
@@ -200,8 +184,3 @@ class ObservedRows:
 
     def pack(self, rows: np.ndarray) -> np.ndarray:
         return rows.reshape(-1)[self.user_at]
-
-
-def _sums_before(n: np.ndarray, ptr: np.ndarray) -> np.ndarray:
-    # Σ n[:ptr[i]] for each i.
-    return np.concatenate([[0], np.cumsum(n)])[ptr]

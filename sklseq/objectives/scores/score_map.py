@@ -19,12 +19,12 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.aligned import aligned_zeros
-from sklseq._lib.threads import spans
+from sklseq._lib.threads import Threads
 from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import Sequences, row_positions
 from sklseq.inference.chain.linear_chain import Transitions, _chain
 from sklseq.inference.chain.sparse_transitions import PairLists, find_pairs
-from sklseq.objectives.scores.design import DenseRows, PlainRows, SparseRows
+from sklseq.objectives.scores.design import DenseRows, PlainRows, SparseRows, _linear
 from sklseq.objectives.scores.observed import ObservedRows
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 
@@ -80,11 +80,9 @@ def observed_support(X, y: np.ndarray, n_labels: int) -> Support:
     L = n_labels
     seen = np.zeros((X.shape[1], L), dtype=bool)
     if X.is_sparse:
-        for a, b in spans(X.n_rows, 1 + X.rows.nnz // 500_000):  # so that temporaries stay small
-            entries = slice(X.rows.indptr[a], X.rows.indptr[b])
-            labels = np.repeat(y[a:b], np.diff(X.rows.indptr[a : b + 1]))
-            present = X.rows.data[entries] != 0
-            seen[X.rows.indices[entries][present], labels[present]] = True
+        rows = X.rows
+        codes = y.astype(np.int32, copy=False)
+        _linear.mark_pairs(rows.indptr, rows.indices, rows.data, codes, seen.view(np.uint8))
     else:
         for j in range(L):
             rows = np.flatnonzero(y == j)
@@ -186,6 +184,8 @@ def magnitudes(rows) -> np.ndarray | None:
             return None
         most, least = (extreme(rows, one).astype(np.float64) for one in (np.max, np.min))
         return np.maximum(most, -least)
+    if rows.dtype.kind == "f" and _linear.kind_of_values(rows.data) == _linear.ONES:
+        return None
     values = np.abs(rows.data, dtype=np.float64)
     usual = (USUAL[0] <= values) & (values <= USUAL[1])
     if (usual | (values == 0)).all():
@@ -252,6 +252,8 @@ class ScoreMap:
         map of a shard.
     as_it_is : bool, default=False
         Whether sparse rows are not rearranged, because they are read once.
+    threads : Threads, optional
+        For the arrangement of the rows.
 
     Attributes
     ----------
@@ -268,7 +270,7 @@ class ScoreMap:
 
     def __init__(
         self, X, n_labels: int, support: Support, allowed, dtype: np.dtype, user_dtype=None,
-        summary=None, as_it_is: bool = False,
+        summary=None, as_it_is: bool = False, threads: Threads | None = None,
     ):  # fmt: skip
         self.n_labels, self.dtype = n_labels, np.dtype(dtype)
         self.user_dtype = np.dtype(user_dtype or dtype)
@@ -276,7 +278,9 @@ class ScoreMap:
         self.design = (
             PlainRows(state_rows(X, support.pairs, n_labels), self.width, self.dtype)
             if as_it_is
-            else self._arrange(X, support.pairs, None if summary is None else summary.counts)
+            else self._arrange(
+                X, support.pairs, None if summary is None else summary.counts, threads
+            )
         )
         self.n_features, self.n_state = X.shape[1], self.design.n_weights
         self.roles = support.roles
@@ -296,14 +300,14 @@ class ScoreMap:
         else:
             self.largest, self.n_rows = None if as_it_is else magnitudes(X.rows), X.n_rows
 
-    def _arrange(self, X, pairs: np.ndarray | None, counts: np.ndarray | None):
+    def _arrange(self, X, pairs: np.ndarray | None, counts: np.ndarray | None, threads):
         if not X.is_sparse:
             return DenseRows(X, pairs, self.n_labels, self.width, self.dtype)
         if pairs is None and counts is None:
             return SparseRows(X, self.width, self.dtype)
         if pairs is None:  # SparseRows needs the residuals of all rows at once
             pairs = np.arange(X.shape[1] * self.n_labels)
-        return ObservedRows(X, pairs, self.n_labels, self.width, self.dtype, counts)
+        return ObservedRows(X, pairs, self.n_labels, self.width, self.dtype, counts, threads)
 
     def _transition_features(self, X, triples: np.ndarray | None) -> TransitionFeatures | None:
         if triples is None:
