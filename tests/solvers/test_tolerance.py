@@ -9,9 +9,10 @@ from scipy import sparse
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
-from sklseq import CRFTagger, Sequences
+from sklseq import CRFTagger, CRFTaggerCV, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.datasets import make_contacts
+from sklseq.estimators.crf.crf_problem import CRFProblem
 from sklseq.features import TokenFeatures, WindowFeatures
 from sklseq.solvers import lbfgs
 from sklseq.solvers._history import _vectors
@@ -99,6 +100,37 @@ def test_the_estimate_of_the_rest(n, r, has_metric, least):
     expected = max(d / (1 - r), 2.5 * np.sqrt(n / 5) * e) if has_metric else 2 * d / (1 - r)
     assert estimated_rest(series, has_metric) == pytest.approx(expected)
     assert estimated_rest(list(5 + r ** (k[: 2 * least] / period)), has_metric) == np.inf
+
+
+@pytest.mark.parametrize("n_before", [1, 50])
+def test_the_estimate_of_the_rest_near_the_minimum(n_before):
+    # The decrease of the last two iterations, times 3 · root of a fifth of all iterations.
+    series = [10.0, 7.0, 6.0, 5.5]
+    expected = 3 * np.sqrt((n_before + 3) / 5) * 1.5
+    assert estimated_rest(series, True, n_before) == pytest.approx(expected)
+    assert estimated_rest(series[:-1], True, n_before) == np.inf
+
+
+@pytest.mark.parametrize("solver", ["adagrad", "lbfgs"])
+@pytest.mark.parametrize("l1", [0.0, 0.1])
+@pytest.mark.parametrize("n_between", [0, 4])
+def test_models_along_a_path_are_within_tol_after_few_iterations(
+    l1, n_between, solver, monkeypatch
+):
+    found, (X, y) = {}, make_text(0)
+    solve = CRFProblem.solve
+    monkeypatch.setattr(CRFProblem, "solve", lambda self: found.setdefault(self.l2, solve(self)))
+    given = np.array(sorted({l2 for _, l2 in PENALTIES}))
+    places = np.linspace(0, len(given) - 1, (len(given) - 1) * (n_between + 1) + 1)
+    l2s = np.exp(np.interp(places, np.arange(len(given)), np.log(given)))
+    l2s[:: n_between + 1] = given
+    every = np.arange(len(y))
+    CRFTaggerCV(l1s=[l1], l2s=l2s, cv=[(every, every[:9])], solver=solver, refit=False).fit(X, y)
+    shares = [(found[l2].value / minimum(0, l1, l2) - 1) / CRFTagger().tol for l2 in given]
+    assert len(found) == len(l2s)
+    assert max(shares) <= 1
+    if n_between:
+        assert np.mean([result.n_iter for result in found.values()]) < 7
 
 
 @pytest.fixture

@@ -70,8 +70,11 @@ class CRFProblem:
     summary : Summary
         Summary of the source.
     before : CRFProblem, optional
-        Solved problem of the same source with other penalties: L-BFGS starts from the weights of
-        the tagger with the scale, second derivatives and pairs of ``before``.
+        Solved problem of the same source with other penalties: L-BFGS starts with its scale,
+        second derivatives and pairs.
+    start : ndarray, optional
+        Starting point in the layout of ``before``; by default, the weights of the tagger if it has
+        ``warm_start``, otherwise 0.
 
     Attributes
     ----------
@@ -82,6 +85,8 @@ class CRFProblem:
         Second derivatives of the likelihood where AdaGrad ended.
     pairs : list or None
         Changes of w and of the gradient in L-BFGS; None if they are not kept.
+    n_before, n_iter : int
+        Iterations that led to ``pairs`` before this problem, and with its own once it is solved.
     start : ndarray
         Starting point of the solver, which overwrites it.
     ran : list of str
@@ -91,13 +96,15 @@ class CRFProblem:
     """
 
     def __init__(
-        self, tagger: Any, source: Source, summary: Summary, before: CRFProblem | None = None
-    ):
+        self, tagger: Any, source: Source, summary: Summary, before: CRFProblem | None = None,
+        start: np.ndarray | None = None,
+    ):  # fmt: skip
         self.tagger, self.source, self.classes = tagger, source, summary.classes
         self.l1, self.l2 = float(tagger.l1), float(tagger.l2)
         self.scale: np.ndarray | None = None if before is None else before.scale
         self.curvature: LabelCurvature | None = None if before is None else before.curvature
         self.pairs: list | None = None if before is None else before.pairs_for(self.l2)
+        self.n_before = 0 if before is None or not self.pairs else before.n_iter
         name, self.why = choose_solver(tagger, source)
         if self.scale is not None:
             name, self.why = "lbfgs", "it starts from weights and scales for other penalties"
@@ -107,7 +114,9 @@ class CRFProblem:
         single = self.solver.single_sequences
         self.scores = before.scores if before else score_map(tagger, source, summary, single)
         self.start = self.scores.new_vector()
-        if self.solver.warm_start and tagger.warm_start and hasattr(tagger, "coef_"):
+        if self.solver.warm_start and start is not None:
+            self.start = start
+        elif self.solver.warm_start and tagger.warm_start and hasattr(tagger, "coef_"):
             self.start = previous_weights(tagger, self.scores, self.classes, source.vectorizer)
         self.validation = EarlyStopping.of_source(tagger, source) if tagger.early_stopping else None
         self.report = Monitor(tagger, self.attributes, self.value, self.validation, source.error)
@@ -128,6 +137,7 @@ class CRFProblem:
         with Threads(self.tagger.n_jobs) as self.threads:
             self.f = self.source.likelihood(self.scores, self.l2, self.threads)
             result = self.solver.run(self)
+            self.n_iter = self.n_before + result.n_iter
             if self.validation is not None and self.validation.best is not None:
                 best = self.validation.best
                 result = result._replace(w=best, value=self.value(best))
@@ -249,6 +259,7 @@ def descend(
             callback=lambda k, value, w: problem.report("lbfgs", done + k, value, w),
             scale=scale if np.ndim(scale) else None, metric=metric,
             convexity=problem.source.convexity(problem.l2), pairs=problem.pairs,
+            n_before=problem.n_before,
             other_direction=None if centred is None else centred.direction,
         )  # fmt: skip
 
