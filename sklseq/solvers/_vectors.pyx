@@ -236,13 +236,13 @@ def dot(const real[::1] a, const real[::1] b, Py_ssize_t first, Py_ssize_t last)
     return total
 
 
-def scaled_square(const real[::1] a, const double[::1] scale, Py_ssize_t first, Py_ssize_t last):
+def scaled_square(const real[::1] a, const other[::1] scale, Py_ssize_t first, Py_ssize_t last):
     """Sum of (a * scale)^2."""
     cdef double total = 0, x
     cdef Py_ssize_t k
     with nogil:
         for k in range(first, last):
-            x = a[k] * scale[k]
+            x = <double> a[k] * scale[k]
             total += x * x
     return total
 

@@ -68,6 +68,18 @@ def kind_of_values(const real[::1] x):
     return NOT_FINITE if zero != zero else FINITE if others else ONES
 
 
+def zeros_or_ones(const real[::1] x):
+    """Whether all are 0 or 1."""
+    cdef Py_ssize_t n = x.shape[0], k = 0, stop, others = 0
+    with nogil:
+        while k < n and others == 0:
+            stop = min(k + 1024, n)
+            for k in range(k, stop):
+                others += (x[k] != 1) & (x[k] != 0)
+            k = stop
+    return others == 0
+
+
 def gather_rows(
     const index[::1] indptr,         # (n + 1,)
     const index[::1] indices,        # (nnz,)
@@ -186,18 +198,21 @@ def collect_pairs(
 def count_entries(
     const index[::1] indptr,         # (n + 1,)
     const index[::1] indices,        # (nnz,)
+    const real[::1] data,            # (nnz,)
     const int[::1] rank,             # (n_features,)      padded row of a dense feature, else -1
     const int[::1] first_pair,       # (n_features + 1,)  first pair of each sparse feature
     long long[:, ::1] counts,        # (2, n)             OUT
     Py_ssize_t first, Py_ssize_t last,
 ):
-    """Entries of dense features and pairs of sparse ones in rows first to last - 1."""
+    """Entries of dense features and pairs of others in rows first to last - 1, without zeros."""
     cdef Py_ssize_t t, p
     cdef long long dense, n_pairs
     with nogil:
         for t in range(first, last):
             dense = n_pairs = 0
             for p in range(indptr[t], indptr[t + 1]):
+                if data[p] == 0:
+                    continue
                 dense += rank[indices[p]] >= 0
                 n_pairs += first_pair[indices[p] + 1] - first_pair[indices[p]]
             counts[0, t], counts[1, t] = dense, n_pairs
@@ -206,25 +221,27 @@ def count_entries(
 def split_entries(
     const index[::1] indptr,         # (n + 1,)
     const index[::1] indices,        # (nnz,)
-    const real[::1] data,            # (nnz,) or (0,)   empty: all ones
+    const real[::1] data,            # (nnz,)
     const int[::1] rank,             # (n_features,)      padded row of a dense feature, else -1
     const int[::1] first_pair,       # (n_features + 1,)  first pair of each sparse feature
     const unsigned short[::1] label_of,  # (n_pairs,)
     const long long[:, ::1] starts,  # (2, n + 1)         sums of `count_entries` before each row
     int[::1] dense,                  # OUT as all below: padded rows of dense features
-    real[::1] dense_data,            # like `data`
+    real[::1] dense_data,            # (n,), or (0,) if all values are 0 or 1
     int[::1] pair, unsigned short[::1] label, real[::1] pair_data,
     Py_ssize_t first, Py_ssize_t last,
 ):
     """Entries of dense features, and one for each pair of the others, in rows first to last - 1."""
     cdef Py_ssize_t t, p, f, at, to
     cdef int k
-    cdef bint ones = data.shape[0] == 0
+    cdef bint ones = dense_data.shape[0] == 0 and pair_data.shape[0] == 0
     with nogil:
         for t in range(first, last):
             at, to = starts[0, t], starts[1, t]
             for p in range(indptr[t], indptr[t + 1]):
                 f = indices[p]
+                if data[p] == 0:
+                    continue
                 if rank[f] >= 0:
                     dense[at] = rank[f]
                     if not ones:

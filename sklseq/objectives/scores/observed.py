@@ -12,7 +12,7 @@ import numpy as np
 from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import Sequences
-from sklseq.objectives.scores.design import _linear, values_unless_ones, without_zeros
+from sklseq.objectives.scores.design import _linear
 
 # A feature is sparse if it has at most SPARSE_PAIRS pairs, or pairs with at most SPARSE_FRACTION of
 # the labels: an entry for each pair then costs less than a padded row. The fraction is measured:
@@ -102,13 +102,12 @@ class ObservedRows:
 
     def _split(self, rows, threads: Threads | None = None) -> None:
         # Store entries of dense features in one CSR structure, those of sparse ones in another.
-        rows, threads = without_zeros(rows), threads or Threads(1)
-        values = values_unless_ones(rows, self.dtype)
+        threads, values = threads or Threads(1), np.ascontiguousarray(rows.data, self.dtype)
         n, places = rows.shape[0], (self.rank, self.first_pair)
         pieces = spans(n, 1 + rows.nnz // CHUNK)
         starts = np.zeros((2, n + 1), dtype=np.int64)
         counts = np.zeros((2, n), dtype=np.int64)
-        given = rows.indptr, rows.indices
+        given = rows.indptr, rows.indices, values
         threads.map(lambda piece: _linear.count_entries(*given, *places, counts, *piece), pieces)
         np.cumsum(counts, axis=1, out=starts[:, 1:])
         n_entries = starts[:, -1]
@@ -116,14 +115,13 @@ class ObservedRows:
         self.indptr, self.sparse_indptr = starts.astype(kind)
         self.indices, self.pair = (np.empty(k, dtype=np.int32) for k in n_entries)
         self.label = np.empty(n_entries[1], dtype=np.uint16)
+        ones = _linear.zeros_or_ones(values)
         self.data, self.sparse_data = (
-            np.empty(k if len(values) else 0, dtype=self.dtype) for k in n_entries
+            np.empty(0 if ones else k, dtype=self.dtype) for k in n_entries
         )
         layout = *places, self.sparse_label, starts
         out = self.indices, self.data, self.pair, self.label, self.sparse_data
-        threads.map(
-            lambda piece: _linear.split_entries(*given, values, *layout, *out, *piece), pieces
-        )
+        threads.map(lambda piece: _linear.split_entries(*given, *layout, *out, *piece), pieces)
 
     def weights(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Padded rows of the dense features, and the weights of sparse pairs."""

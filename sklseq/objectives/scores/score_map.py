@@ -184,7 +184,7 @@ def magnitudes(rows) -> np.ndarray | None:
             return None
         most, least = (extreme(rows, one).astype(np.float64) for one in (np.max, np.min))
         return np.maximum(most, -least)
-    if rows.dtype.kind == "f" and _linear.kind_of_values(rows.data) == _linear.ONES:
+    if rows.dtype.kind == "f" and _linear.zeros_or_ones(rows.data):
         return None
     values = np.abs(rows.data, dtype=np.float64)
     usual = (USUAL[0] <= values) & (values <= USUAL[1])
