@@ -18,26 +18,12 @@ FORMS = (
 def with_transition_features(
     chosen: Any, n_features: int, roles: np.ndarray | None, names: Callable[[], np.ndarray] | None
 ) -> np.ndarray | None:
-    """Return the roles of columns, with the chosen ones as transition features too.
+    """Return the roles of columns, with the chosen ones as transition features too; None: no column
+    is.
 
-    Parameters
-    ----------
-    chosen : None, list, array, str, re.Pattern or callable
-        The parameter ``transition_features`` of an estimator.
-    n_features : int
-    roles : ndarray of shape (n_features,) or None
-        ``Sequences.roles`` so far.
-    names : callable, or None
-        Returns the names of the columns; None if they have no names.
-
-    Returns
-    -------
-    ndarray of shape (n_features,), or None if no column is a transition feature
-
-    Raises
-    ------
-    ValueError
-        If ``chosen`` has another form, or chooses no column.
+    ``chosen`` is the parameter ``transition_features`` of an estimator, ``roles`` are those of
+    ``Sequences`` so far. ``names()`` returns the names of the columns; None if they have no names.
+    A ValueError is raised if ``chosen`` has another form, or chooses no column.
     """
     if chosen is not None:
         mask = _chosen_mask(chosen, n_features, names)

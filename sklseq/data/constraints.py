@@ -25,29 +25,10 @@ class Constraints(NamedTuple):
 def allowed_transitions(
     classes: ArrayLike, scheme: str, *, outside: str = "O", place: Place | None = None
 ) -> Constraints:
-    """Constraints of a scheme on the label sequence.
+    """Constraints of a scheme, "iob2", "iobes" or "bilou", on sequences of these labels.
 
-    Parameters
-    ----------
-    classes : array-like of str, shape (n_labels,)
-        The labels, in the order of rows and columns of the answer.
-    scheme : {"iob2", "iobes", "bilou"}
-    outside : str, default="O"
-        The label of rows that belong to no span.
-    place : function from the index of a label to " at row ... of sequence ...", default=None
-
-    Returns
-    -------
-    constraints : Constraints
-
-    Raises
-    ------
-    ValueError
-        If a label does not belong to the scheme; it is named with its place.
-
-    Notes
-    -----
-    With x the type and O any row outside,
+    A ValueError names the first label of another form; ``place`` returns " at row ... of sequence
+    ..." for the index of a label, for this message. With x the type and O any row outside,
 
     * IOB2: I-x only after B-x or I-x, so never first.
     * IOBES: I-x and E-x only after B-x or I-x, so never first; only I-x and E-x after B-x or I-x,
@@ -55,7 +36,6 @@ def allowed_transitions(
 
     Examples
     --------
-    >>> from sklseq.data.constraints import allowed_transitions
     >>> transition, start, end = allowed_transitions(["B-x", "I-x", "O"], "iob2")
     >>> transition.astype(int)
     array([[1, 1, 1],
@@ -86,28 +66,12 @@ def allowed_transitions(
 def resolve_constraints(
     constraints: str | ArrayLike | None, classes: ArrayLike, place: Place | None = None
 ) -> Constraints:
-    """Turn the `constraints` parameter of an estimator into masks.
+    """Turn the `constraints` parameter of an estimator into new masks.
 
-    Parameters
-    ----------
-    constraints : None, {"iob2", "iobes", "bilou"} or array-like of bool, (n_labels, n_labels)
-        None forbids nothing. A mask is True where the label of the row may be followed by the
-        label of the column; it allows all first and last labels.
-    classes : array-like of shape (n_labels,)
-        The labels, in the order of the rows and columns of a mask.
-    place : function, optional
-        As in :func:`allowed_transitions`.
-
-    Returns
-    -------
-    constraints : Constraints
-        New arrays.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown, a label does not belong to the scheme, or the mask is not
-        boolean or not square in the number of labels.
+    ``constraints``: None forbids nothing; a name is that of :func:`allowed_transitions`, also for
+    ``place``; a bool array (n_labels, n_labels) is True where the label of the row may be followed
+    by the label of the column, and allows all first and last labels. A ValueError tells what is
+    wrong.
     """
     n_labels = len(np.asarray(classes))
     if isinstance(constraints, str):

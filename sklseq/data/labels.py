@@ -26,37 +26,17 @@ class PartialLabelError(ValueError):
 def as_label_sequences(
     y: Iterable[Any], name: str = "y", first: tuple[int, int] = (0, 0)
 ) -> tuple[NDArray, NDArray[np.int64]]:
-    """Concatenate label sequences.
+    """Concatenate label sequences, lists or arrays or the rows of a 2-D array; some may be empty.
 
-    Parameters
-    ----------
-    y : list, object array or 2-D array of label sequences
-        Each sequence is a list, tuple or 1-D array of labels; some may be empty. All labels are
-        strings, all are integers, or all are booleans. The rows of a 2-D array are sequences of
-        equal length, never a multilabel target.
-    name : str, default="y"
-        Name of `y` in error messages.
-    first : tuple of int, default=(0, 0)
-        Numbers of the first sequence, and of the first row of it, in error messages.
+    Returns ``flat``, all labels as str, int64 or bool, and ``offsets``: labels of sequence s are
+    ``flat[offsets[s]:offsets[s + 1]]``. ``name`` is that of `y` in error messages, ``first`` the
+    numbers of the first sequence and of its first row.
 
-    Returns
-    -------
-    flat : ndarray of shape (n_rows,)
-        All labels, of dtype str, int64 or bool.
-    offsets : ndarray of int64, shape (n_sequences + 1,)
-        Labels of sequence s are ``flat[offsets[s]:offsets[s + 1]]``.
-
-    Raises
-    ------
-    TypeError
-        If `y` or one of its items is not a sequence.
-    ValueError
-        If labels are of other or mixed kinds, an integer is outside -2**63 ... 2**63 - 1, or a
-        string ends in NUL.
+    Raises a TypeError if `y` or one of its items is not a sequence; a ValueError if labels are of
+    other or mixed kinds, an integer is outside -2**63 ... 2**63 - 1, or a string ends in NUL.
 
     Examples
     --------
-    >>> from sklseq.data.labels import as_label_sequences
     >>> flat, offsets = as_label_sequences([["B", "I"], [], ["O"]])
     >>> flat.tolist(), offsets.tolist()
     (['B', 'I', 'O'], [0, 2, 2, 3])

@@ -42,32 +42,13 @@ def find_spans(
 ) -> Spans:
     """Find the spans that labels describe; read broken spans as conlleval does.
 
-    Parameters
-    ----------
-    flat : ndarray of str, shape (n_rows,)
-        Labels of all sequences.
-    offsets : ndarray of int, shape (n_sequences + 1,)
-        Boundaries of the sequences; no span crosses one.
-    scheme : {"iob2", "iobes", "bilou"} or None, default=None
-        The labels that may occur, by default the prefixes of all schemes. The rules are the same.
-    outside : str, default="O"
-        The label of rows that belong to no span.
+    ``scheme`` ("iob2", "iobes" or "bilou"; None: all) limits the prefixes, and changes no rule. A
+    ValueError names the first label of another form, with its row.
 
-    Returns
-    -------
-    spans : Spans
-
-    Raises
-    ------
-    ValueError
-        If a label does not belong to `scheme`; it is named with its row.
-
-    Notes
-    -----
-    Each row belongs to a span unless it is outside. Row t begins a span if, and only if, it is
-    the first of its sequence, or it has the prefix B, S or U, or row t − 1 has the prefix E, S, L
-    or U, is outside, or has another type. These are the rules ``startOfChunk`` and ``endOfChunk``
-    of conlleval [1]_ combined. Cost O(n_rows) after the labels are sorted once.
+    Each row belongs to a span unless it is outside. Row t begins a span if, and only if, it is the
+    first of its sequence, or it has the prefix B, S or U, or row t − 1 has the prefix E, S, L or U,
+    is outside, or has another type. These are the rules ``startOfChunk`` and ``endOfChunk`` of
+    conlleval [1]_ combined. Cost O(n_rows) after the labels are sorted once.
 
     References
     ----------
@@ -76,8 +57,6 @@ def find_spans(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from sklseq.data.span_labels import find_spans
     >>> spans = find_spans(np.array(["I-x", "I-x", "I-y", "O"]), np.array([0, 1, 4]))
     >>> spans.start.tolist(), spans.stop.tolist(), spans.type.tolist(), spans.types
     ([0, 1, 2], [1, 2, 3], [0, 0, 1], ['x', 'y'])
@@ -98,23 +77,11 @@ def find_spans(
 def parse_labels(
     flat: NDArray, offsets: NDArray[np.integer], scheme: str | None, outside: str = "O"
 ) -> tuple[list[str], NDArray[np.int64], list[str], NDArray[np.int64]]:
-    """Prefixes and types of the distinct labels; ``scheme`` is a key of `LETTERS`.
+    """(prefixes, type_of, types, codes) of the distinct labels; ``scheme`` is a key of `LETTERS`.
 
-    Returns
-    -------
-    letters : list of str
-        The prefix of each distinct label; "" for `outside`.
-    type_of : ndarray of int64, shape (n_distinct,)
-        Index of its type in `types`; -1 for `outside`.
-    types : list of str
-        Sorted.
-    codes : ndarray of int64, shape (n_rows,)
-        The distinct label of each row.
-
-    Raises
-    ------
-    ValueError
-        If a label does not belong to the scheme; it is named with its row.
+    ``prefixes`` has the prefix of each distinct label, "" for `outside`; ``type_of`` its index in
+    the sorted ``types``, -1 for `outside`; ``codes`` the distinct label of each row. A ValueError
+    names the first label of another form, with its row.
     """
     distinct, codes = np.unique(flat, return_inverse=True)
     parts = label_parts(distinct, scheme, outside)

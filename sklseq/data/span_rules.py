@@ -42,22 +42,10 @@ class SpanRules(NamedTuple):
 def span_rules(classes: NDArray, scheme: str | None = None) -> SpanRules:
     """The rules of a scheme for the labels of a model.
 
-    Parameters
-    ----------
-    classes : ndarray of shape (n_labels,)
-    scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou", "runs"} or None, default=None
-        A labelling scheme: only valid spans of it count, as with ``mode="strict"`` of the metrics.
-        "runs": each run of rows with the same label is a span, unless the label is "O". None: the
-        rules of conlleval if all labels have the form of span labels, otherwise "runs".
-
-    Returns
-    -------
-    SpanRules
-
-    Raises
-    ------
-    ValueError
-        If the scheme is unknown, or a label does not belong to it.
+    ``scheme``: a key of `STRICT_SCHEMES`: only valid spans of it count, as with ``mode="strict"``
+    of the metrics; "runs": each run of rows with the same label is a span, unless the label is "O";
+    None: the rules of conlleval if all labels have the form of span labels, otherwise "runs". A
+    ValueError is raised if the scheme is unknown, or a label does not belong to it.
     """
     known = [*STRICT_SCHEMES, "runs"]
     if scheme is not None and (not isinstance(scheme, str) or scheme not in known):

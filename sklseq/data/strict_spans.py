@@ -56,30 +56,11 @@ def check_mode(mode: str, scheme: str | None) -> None:
 def find_strict_spans(
     flat: NDArray, offsets: NDArray[np.integer], scheme: str, outside: str = "O"
 ) -> Spans:
-    """Find the spans that a scheme defines.
+    """Find the spans that a scheme defines: a key of `STRICT_SCHEMES`.
 
-    Parameters
-    ----------
-    flat : ndarray of str, shape (n_rows,)
-        Labels of all sequences.
-    offsets : ndarray of int, shape (n_sequences + 1,)
-        Boundaries of the sequences; no span crosses one.
-    scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"}
-    outside : str, default="O"
-        The label of rows that belong to no span.
+    ``types`` holds only the types of these spans. A ValueError names the first label that does not
+    belong to the scheme, with its row.
 
-    Returns
-    -------
-    spans : Spans
-        ``types`` holds only the types of these spans.
-
-    Raises
-    ------
-    ValueError
-        If a label does not belong to `scheme`; it is named with its row.
-
-    Notes
-    -----
     Rows are cut into runs between labels of which the second may not continue a span of the first.
     In each run, a span extends from the first row that may begin a span to the last row, provided
     that the labels of the last row and of the next one end it. Cost O(n_rows) after the labels are
@@ -87,8 +68,6 @@ def find_strict_spans(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from sklseq.data.strict_spans import find_strict_spans
     >>> labels = np.array(["I-x", "B-x", "I-x", "I-y", "O"])
     >>> spans = find_strict_spans(labels, np.array([0, 5]), "iob2")
     >>> spans.start.tolist(), spans.stop.tolist(), spans.type.tolist(), spans.types

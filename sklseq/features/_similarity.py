@@ -151,25 +151,10 @@ def closest_entries(
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Return the cosine of every span with its closest entry, and the ``n_best`` closest entries.
 
-    Parameters
-    ----------
-    index : dict
-        From :func:`make_index`.
-    tokens : list of str
-        Distinct tokens in normal form.
-    codes : int32 ndarray of shape (n_tokens,)
-        Number of each token of all sequences among them.
-    offsets : ndarray of shape (n_sequences + 1,)
-    longest : int
-        Spans of 1 to ``longest`` tokens.
-    n_gram, n_best : int
-
-    Returns
-    -------
-    cosine : ndarray of shape (n_tokens, longest)
-        ``cosine[t, l - 1]`` for the l tokens from t; 0 if no entry shares a term.
-    best : int32 ndarray of shape (n_tokens, longest, n_best)
-        Entries, unordered; -1: none.
+    ``index`` is that of :func:`make_index`; ``tokens`` are distinct and in normal form, ``codes``
+    their numbers for all tokens of all sequences. ``cosine[t, l - 1]`` is for the l tokens from t,
+    l up to ``longest``; 0 if no entry shares a term. ``best``, int32 of shape (n_tokens, longest,
+    n_best), has the entries, unordered; -1: none.
     """
     ends, terms, weights, n_terms = _vectors(index, tokens, n_gram)
     posting_ends = np.full(n_terms + 1, index["posting_ends"][-1])

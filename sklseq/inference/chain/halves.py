@@ -23,23 +23,11 @@ def sums_by_halves(
 ) -> float:
     """Scaled forward-backward of one sequence of at least two rows, as ``Workspace`` does it.
 
-    Parameters
-    ----------
-    psi : ndarray of shape (n_rows, width)
-        Scores, including start and end scores; they become marginals unless NaN is returned.
-    weight : float or None
-        Factor of the pair marginals added to ``work.pairwise``; None: no pair marginals.
-    chain : Transitions
-        Exponentiated, without ``pairs``.
-    work : Workspace
-    threads : Threads
-    many : bool
-        Whether there are so many labels that pair marginals are added up in batches.
-
-    Returns
-    -------
-    float
-        log Z; NaN if the sequence needs the log domain.
+    Returns log Z, or NaN if the sequence needs the log domain. ``psi`` are padded scores with start
+    and end scores, which become marginals unless NaN is returned; ``weight`` multiplies the pair
+    marginals added to ``work.pairwise`` (None: there are none); ``chain`` is exponentiated, without
+    ``pairs``; ``many``: whether there are so many labels that pair marginals are added up in
+    batches.
     """
     T, L, (e, alpha, inverse_c) = len(psi), chain.n_labels, (work.e, work.alpha, work.inverse_c)
     rows, shift = (slice(0, T // 2), slice(T // 2, T)), work.shift
@@ -82,27 +70,15 @@ def sums_by_halves(
 def best_path_in_parts(psi: np.ndarray, chain: Any, labels: np.ndarray, threads: Threads) -> float:
     """Viterbi on one sequence with one part in each thread; labels are the same as with one thread.
 
+    Returns the score of the path, -inf if none is allowed, and writes its ``labels``. ``psi`` are
+    padded scores with start and end scores, which are overwritten; ``chain`` has no ``pairs``.
+
     The recursion of a part starts before the row delta_{a-1} that it needs is known, as if the
     sequence began with the part. Once delta_{a-1} is known, the first ``JOIN`` rows are computed
     again. If the last of them is the same, bit by bit, so are all rows after it, since each row is
     a function of the row before. This holds once all best paths share a label, which most models
     reach after a few rows. Otherwise the whole part is computed again. The traceback works in the
     same way.
-
-    Parameters
-    ----------
-    psi : ndarray of shape (n_rows, width)
-        Scores, including start and end scores; overwritten.
-    chain : Transitions
-        Without ``pairs``.
-    labels : int32 ndarray of shape (n_rows,)
-        Output: the path.
-    threads : Threads
-
-    Returns
-    -------
-    float
-        Score of the path, -inf if no path is allowed.
     """
     L, n = chain.n_labels, min(threads.n, max(len(psi) // (2 * JOIN), 1))
     cuts = np.linspace(0, len(psi), n + 1).astype(int).tolist()

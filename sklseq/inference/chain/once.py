@@ -25,31 +25,11 @@ def best_paths_once(
 ) -> NDArray:  # fmt: skip
     r"""The best label path of each sequence among those with at most one span of some types.
 
-    Parameters
-    ----------
-    best : ndarray of shape (n_rows,)
-        Labels of the best path of each sequence without the rule.
-    potentials : tuple (emission, transition, start, end, offsets)
-        Scores of the linear chain.
-    rules : SpanRules
-        Rules by which spans are read from labels: those of conlleval or of runs, under which each
-        row inside is in a span.
-    once : ndarray of bool, shape (n_types,)
-        The types that may occur at most once.
-    otherwise_best : bool, default=False
-        Whether a sequence without such a path gets the best path of all, instead of an error.
+    ``best`` are the best paths without the rule, ``rules`` those of conlleval or of runs, by which
+    each row inside is in a span, and ``once`` a mask of the types that may occur at most once. A
+    sequence without such a path, or whose search needs too much memory, raises a
+    NoValidAnswerError, or keeps its best path if ``otherwise_best``.
 
-    Returns
-    -------
-    ndarray of shape (n_rows,)
-
-    Raises
-    ------
-    NoValidAnswerError
-        If a sequence has no such path, or its search would need too much memory.
-
-    Notes
-    -----
     Let R be the types that the best path without the rule repeats. The search finds the best path
     that repeats no type of R, adds the types that this path repeats to R, and is run again until
     the path repeats none. Each search relaxes the rule, so a path that obeys all of it is the best

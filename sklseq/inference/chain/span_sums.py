@@ -22,21 +22,7 @@ _span_sums = load_kernel("sklseq.inference.kernels._span_sums")
 def span_probabilities(potentials: tuple, spans: tuple, rules: SpanRules) -> NDArray[np.float64]:
     """Exact probability of each of some spans: that a label path contains it.
 
-    Parameters
-    ----------
-    potentials : tuple (emission, transition, start, end, offsets)
-        Scores of the linear chain.
-    spans : tuple of ndarray (start, stop, type), each of shape (n_spans,)
-        Rows counted over all sequences, and numbers of types. Spans may overlap.
-    rules : SpanRules
-        Rules by which spans are read from labels.
-
-    Returns
-    -------
-    ndarray of shape (n_spans,)
-
-    Notes
-    -----
+    ``spans``: arrays (start, stop, type) with rows counted over all sequences; they may overlap.
     Given the rows up to t and the label of row t, the label before it has the probability
 
         q_t(i | j) = α_{t-1}(i) exp(ψ(i, j) + ψ_t(j)) / α_t(j).

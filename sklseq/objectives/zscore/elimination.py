@@ -49,31 +49,29 @@ class EliminatedRidge:
     """(X̃ᵀ diag(weights) X̃ + ridge) V = X̃ᵀ diag(weights) Y, for sparse rows and a ridge above 0.
 
     X̃ are the rows with the two indicators of :mod:`~sklseq.objectives.zscore.moments`. Its
-    columns are of three kinds, and conjugate gradients see one of them only:
+    columns are of three kinds, and conjugate gradients solve for one of them only:
 
-    * O, those in one row only, unless the ridge is next to nothing beside them. Given the other
-      weights, such a column is fitted to what is left of its row, which leaves the row a weight of
+    * O, those in one row only, unless the ridge is negligible beside them. Given the other
+      weights, such a column is fitted to the residual of its row, which leaves the row a weight of
       d = weights · ridge / (ridge + weights · Σ x²).
     * H, the most frequent and the two indicators: their G = HᵀdH + ridge is inverted, as below.
     * R, the rest. What remains is the Schur complement of H,
 
           (Rᵀ d R + ridge - Rᵀ d H G⁻¹ Hᵀ d R) V = Rᵀ d (Y - H G⁻¹ Hᵀ d Y).
 
-    A product with it reads X̃ as often as one with the whole matrix. But frequent columns are what
-    the condition number comes from: on text, five iterations do for nearly thirty.
+    A product with it reads X̃ as often as one with the whole matrix, but frequent columns cause
+    the large condition number: on text, five iterations replace nearly thirty.
 
-    Means may exceed spreads by any factor: H is held with a constant column whose weight is the
-    means' share of scores, columns without a zero are held less their means, and G is inverted by
+    Means may exceed spreads by any factor: H has a constant column, whose weight is the part of the
+    means in the scores; columns without a zero are stored minus their means; and G is inverted by
     :class:`~sklseq.objectives.zscore.factorised.CentredInverse`.
 
     Parameters
     ----------
     sample : Sample
         With sparse rows.
-    ridge : float
-    threads : Threads
-    dtype : numpy dtype, default=float64
-        Of products; float32 halves the memory that moves.
+    ridge, threads, dtype
+        ``dtype`` is that of products; float32 needs half the memory traffic.
     frequent : int, optional
         Columns of H beside the indicators; by default :func:`n_frequent`, and all without a zero
         up to 2000.

@@ -66,22 +66,11 @@ class KernelRidge(SolvedRows):
 
         A = R (R K̃ R + ridge)⁻¹ R Y,      X̃ V = K̃ A.
 
-    V itself is infinite in general; what stands for its rows of features are the rows of A, which
-    the kernel between rows multiplies in prediction. ``solution`` is A, and below it the two rows
-    EᵀA of V that make transitions.
+    V may have infinitely many rows; the rows of A, times the kernel between rows, replace it in
+    prediction. ``solution`` is A, followed by the two rows EᵀA of V that give the transitions.
+    ``solve(A, B, ridge)`` solves dense systems.
 
-    Parameters
-    ----------
-    gram : ndarray of shape (n_rows, n_rows)
-        The kernel between all rows.
-    sample : Sample
-    ridge : float
-    solve : callable(A, B, ridge) -> SolverResult
-        Of dense systems.
-
-    Notes
-    -----
-    Cost O(n_rows³ / 3), and 16 · n_rows² bytes beside ``gram``.
+    Cost O(n_rows³ / 3), and 16 · n_rows² bytes in addition to ``gram``, the kernel of all rows.
     """
 
     def __init__(self, gram: np.ndarray, sample: Sample, ridge: float, solve):

@@ -63,19 +63,9 @@ class LeaveOut:
     Where I - H_ss is nearly singular, because only this sequence has some feature and the ridge is
     tiny, the system of the other sequences is solved.
 
-    Parameters
-    ----------
-    sample : Sample
-        Without sequences of weight 0.
-    cost : ndarray of shape (n_labels, n_labels), or None
-    solve : callable(A, B, ridge) -> SolverResult
-        Solver of dense systems.
-    rule : PairRule, optional
-    gram : ndarray of shape (n_rows, n_rows), optional
-        Kernel between rows; replaces the products of ``sample.rows``.
+    ``cost`` is (n_labels, n_labels) or None, ``solve(A, B, ridge)`` solves dense systems, and
+    ``gram``, the kernel between all rows, replaces the products of ``sample.rows``.
 
-    Notes
-    -----
     Cost O(n_rows · n_columns · min(n_rows, n_columns)) once, then for each ridge
     O(n_rows · min(n_rows, n_columns) · n_labels + Σ_s T_s³);
     O(n_rows · n_columns · min(n_rows, n_columns)) for each system that is solved.
