@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping
 from operator import index
 from typing import Any, NamedTuple
 
 from sklseq.data.sequences import Sequences, list_sequences
-from sklseq.data.tables import is_table
-
-
-def is_list(values: Any) -> bool:
-    """Whether ``values`` is an ordered iterable other than a string."""
-    return isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping | Set)
+from sklseq.data.tables import is_list, is_table
 
 
 def as_items(values: Any, name: str, n: int | None = None, of: str = "sequences") -> list:

@@ -7,12 +7,14 @@ rows of sequence s are ``offsets[s]:offsets[s + 1]``. A segment is half-open,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set, Sized
+from collections.abc import Iterable, Iterator, Sized
 from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from sklseq.data.tables import is_list, is_table
 
 _ARRAY_KINDS = {"U": "string", "b": "boolean", "i": "integer", "u": "integer"}
 MOST = np.iinfo(np.int64).max
@@ -28,12 +30,13 @@ def as_label_sequences(
 ) -> tuple[NDArray, NDArray[np.int64]]:
     """Concatenate label sequences, lists or arrays or the rows of a 2-D array; some may be empty.
 
-    Returns ``flat``, all labels as str, int64 or bool, and ``offsets``: labels of sequence s are
-    ``flat[offsets[s]:offsets[s + 1]]``. ``name`` is that of `y` in error messages, ``first`` the
-    numbers of the first sequence and of its first row.
+    Returns ``flat``, all labels as str, int64 (whole floats too) or bool, and ``offsets``: labels
+    of sequence s are ``flat[offsets[s]:offsets[s + 1]]``. ``name`` is that of `y` in error
+    messages, ``first`` the numbers of the first sequence and of its first row.
 
     Raises a TypeError if `y` or one of its items is not a sequence; a ValueError if labels are of
-    other or mixed kinds, an integer is outside -2**63 ... 2**63 - 1, or a string ends in NUL.
+    other or mixed kinds, an integer is outside -2**63 ... 2**63 - 1, a string ends in NUL, or a
+    sequence is a masked array.
 
     Examples
     --------
@@ -59,7 +62,7 @@ def list_label_sequences(
     y: Iterable[Any], name: str, first: int = 0
 ) -> tuple[list[Any], NDArray[np.int64]]:
     """The items of y, each of which must be a sequence and not a bare label, and their offsets."""
-    if isinstance(y, str | bytes | Mapping | Set) or not isinstance(y, Iterable):
+    if not is_list(y):
         raise TypeError(f"{name} must be a list of label sequences; got {type(y).__name__}.")
     sequences = list(y)
     for number, sequence in enumerate(sequences, first):
@@ -70,15 +73,35 @@ def list_label_sequences(
                 f"Sequence {number} of {name} must be a 1-D array of labels; "
                 f"it has {sequence.ndim} dimensions."
             )
-        bare = isinstance(sequence, str | bytes | Mapping | Set)
-        if bare or not (isinstance(sequence, Sized) and isinstance(sequence, Iterable)):
+        if not (is_list(sequence) and isinstance(sequence, Sized)):
             raise TypeError(
                 f"Sequence {number} of {name} must be a list or 1-D array of labels; got "
-                f"{sequence!r} ({type(sequence).__name__}). To pass one sequence, "
-                f"wrap it in a list."
+                f"{what_else(sequence)}"
             )
+        none = ", or .tolist(), which puts None where it is masked"
+        refuse_mask(sequence, f"Sequence {number} of {name}", none)
     lengths = np.fromiter(map(len, sequences), dtype=np.int64, count=len(sequences))
     return sequences, np.concatenate(([0], np.cumsum(lengths)))
+
+
+def what_else(sequence: Any) -> str:
+    """What was given in place of the labels of one sequence, and what to give instead."""
+    kind = type(sequence).__name__
+    if is_table(sequence):
+        return f"a table ({kind}). Take its column of labels."
+    if hasattr(sequence, "tocsr"):
+        return f"a sparse matrix ({kind}). Convert it to a list."
+    if isinstance(sequence, Iterator):
+        return f"an iterator ({kind}). Read it into a list."
+    return f"{sequence!r:.60} ({kind}). To pass one sequence, wrap it in a list."
+
+
+def refuse_mask(values: Any, what: str, other: str = "") -> None:
+    """Raise if values are a masked array, whose mask NumPy's functions lose."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(
+            f"{what} is a masked array, whose mask would be lost; fill it: .filled(value){other}."
+        )
 
 
 def _array_kind(sequence: Any) -> str | None:
@@ -93,6 +116,12 @@ def type_kind(cls: type) -> str | None:
     if issubclass(cls, bool | np.bool_):
         return "boolean"
     return "integer" if issubclass(cls, int | np.integer) else None
+
+
+def whole_as_integer(value: Any) -> Any:
+    """A whole float as an integer: tables make floats of integers beside missing values."""
+    whole = isinstance(value, (float, np.floating)) and value.is_integer()
+    return int(value) if whole else value
 
 
 def is_missing(value: Any) -> bool:
@@ -111,8 +140,15 @@ def array_of_labels(
     labels: list[Any], offsets: NDArray[np.int64], name: str, first: tuple[int, int] = (0, 0),
     rows: NDArray[np.integer] | None = None,
 ) -> NDArray:  # fmt: skip
-    """Check labels and return them as an array; ``rows``: row of each, if not its index."""
-    kinds = {type_kind(cls) for cls in set(map(type, labels))}
+    """Check labels and return them as an array; ``rows``: row of each, if not its index.
+
+    Whole floats become integers.
+    """
+    types = set(map(type, labels))
+    if any(issubclass(cls, (float, np.floating)) for cls in types):
+        labels = list(map(whole_as_integer, labels))
+        types = set(map(type, labels))
+    kinds = set(map(type_kind, types))
     # np.array would convert [1, "a"] and [nan, "a"] to strings without an error.
     if len(kinds) > 1 or None in kinds:
         each = [type_kind(type(label)) for label in labels]

@@ -97,9 +97,6 @@ class PartialLabels(NamedTuple):
         """Read the labels of a user and check them against the lengths of X.
 
         ``first``: numbers of the first sequence and of its first row, in error messages.
-
-        Whole floats become integers: NumPy and pandas convert integers to floats where values are
-        missing.
         """
         sequences, offsets = list_label_sequences(y, name, first[0])
         if X is not None:
@@ -227,6 +224,4 @@ def _possible(item: Any) -> Any:
         return item
     if is_partial(item):
         return ANY
-    if isinstance(item, (float, np.floating)) and item.is_integer():
-        return (int(item),)
     return (item,)

@@ -463,12 +463,13 @@ def _checked(parts: Iterable, where: str, finite: bool, width: int | None) -> It
     # Yield the blocks after checks: compiled kernels do not check column numbers.
     before, first = width is not None, 0
     for k, block in enumerate(parts):
-        name = f"Block {k} of {where}"
+        name, kind = f"Block {k} of {where}", type(block).__name__
         if not sparse.issparse(block):
             block = np.asarray(block)
         if block.ndim != 2:
             raise BlockError(
-                f"{name} must be 2-D (n_rows, n_features); got shape {block.shape}. Reshape it."
+                f"{name} must be 2-D (n_rows, n_features); got {kind} of shape {block.shape}. "
+                "Reshape it, or if a generator yields single rows, read them into a list: list(x)."
             )
         width = block.shape[1] if width is None else width
         if block.shape[1] != width:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from numbers import Integral
 from operator import index
@@ -12,8 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklseq.data.constraints import allowed_transitions, first_violation
-from sklseq.data.labels import as_label_sequences, check_counts, check_lengths, locate, type_kind
+from sklseq.data.labels import (
+    as_label_sequences,
+    check_counts,
+    check_lengths,
+    locate,
+    type_kind,
+    what_else,
+)
 from sklseq.data.span_labels import find_spans, scheme_letters
+from sklseq.data.tables import is_list
 
 READS = (
     "A segmenter reads segments (start, stop, label) or IOB2 labels; labels_to_segments(labels, "
@@ -81,7 +89,7 @@ def read_queries(
         If there is not one list a sequence, a segment is not one of its sequence, or its label is
         not of the kind of ``types``.
     """
-    if isinstance(segments, (str, bytes, Mapping, Set)) or not hasattr(segments, "__len__"):
+    if not (is_list(segments) and hasattr(segments, "__len__")):
         raise ValueError(
             f"segments must be a list of segment lists, one a sequence; got {segments!r:.40}."
         )
@@ -135,7 +143,7 @@ def read_segments(
         If ``y`` has another number of sequences or of steps, or segments that are empty, overlap,
         are not in order, run past the end of their sequence, or leave a gap.
     """
-    if isinstance(y, (str, bytes, Mapping, Set)) or not hasattr(y, "__len__"):
+    if not (is_list(y) and hasattr(y, "__len__")):
         raise ValueError(
             "y must be a list of segment lists or of IOB2 label sequences, one a sequence; got "
             f"{type(y).__name__}."
@@ -175,21 +183,20 @@ def holds_segments(y: Any, lengths: np.ndarray) -> bool:
     filled = next((sequence for sequence in y if len(sequence)), None)
     if filled is None:
         return len(y) == len(lengths) and bool(lengths.any())
-    first = filled[0]
+    first = next(iter(filled))
     return isinstance(first, (tuple, list)) and len(first) == 3 and isinstance(first[0], Integral)
 
 
 def _holds_labels(y: Any, lengths: np.ndarray) -> bool:
     for s, sequence in enumerate(y):
-        if isinstance(sequence, (Mapping, Set)) or not hasattr(sequence, "__len__"):
+        if not (is_list(sequence) and hasattr(sequence, "__len__")):
             raise ValueError(
                 f"Sequence {s} of y must be a list of segments (start, stop, label) or of IOB2 "
-                f"labels; got {sequence!r:.40} ({type(sequence).__name__}). An empty list "
-                "means that there is no segment."
+                f"labels; got {what_else(sequence)} An empty list means that there is no segment."
             )
     for sequence in y:
         if len(sequence):
-            return isinstance(sequence[0], str)
+            return isinstance(next(iter(sequence)), str)
     return not lengths.any()
 
 

@@ -22,6 +22,7 @@ from sklseq.data.labels import (
     cut_rows,
     encode_labels,
     locate,
+    refuse_mask,
     unique_labels,
 )
 from sklseq.data.tables import column_list, is_table
@@ -558,11 +559,7 @@ _FORMS = {
 def _sequence_form(sequence: Any, s: int) -> str:
     if is_sparse(sequence) and sequence.ndim == 2:
         return "sparse"
-    if isinstance(sequence, np.ma.MaskedArray):
-        raise ValueError(
-            f"Sequence {s} of X is a masked array, whose mask would be lost; fill it: "
-            "x.filled(value)."
-        )
+    refuse_mask(sequence, f"Sequence {s} of X")
     if is_sparse(sequence) or (isinstance(sequence, np.ndarray) and sequence.dtype != object):
         if sequence.ndim != 2:
             raise ValueError(
@@ -736,6 +733,7 @@ def check_sample_weight(sample_weight: Any, n_sequences: int) -> np.ndarray:
     """One finite, non-negative float64 per sequence; ones by default."""
     if sample_weight is None:
         return np.ones(n_sequences)
+    refuse_mask(sample_weight, "sample_weight")
     try:
         weight = np.ascontiguousarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError):

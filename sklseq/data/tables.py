@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,6 +29,13 @@ class Coded:
         """The column of some rows."""
         first, codes = _by_occurrence(self.codes[rows])
         return Coded(self[rows.start + first], codes)
+
+
+def is_list(values: Any) -> bool:
+    """Whether ``values`` is an ordered iterable: no text, bytes, table or sparse matrix."""
+    others = str | bytes | bytearray | memoryview | Mapping | Set
+    is_matrix = is_table(values) or hasattr(values, "tocsr")
+    return isinstance(values, Iterable) and not isinstance(values, others) and not is_matrix
 
 
 def is_table(x: Any) -> bool:

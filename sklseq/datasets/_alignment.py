@@ -6,7 +6,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sklseq.data.characters import as_items, as_range, find_tokens, is_list, token_ranges
+from sklseq.data.characters import as_items, as_range, find_tokens, token_ranges
+from sklseq.data.tables import is_list
 
 from ._checks import check_choice
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from sklseq.data.characters import as_items, is_list
+from sklseq.data.characters import as_items
 from sklseq.data.column_sequences import ColumnSequences
-from sklseq.data.labels import is_missing, type_kind
+from sklseq.data.labels import is_missing, type_kind, whole_as_integer
 from sklseq.data.sequences import Sequences
 from sklseq.data.tables import (
     Coded,
@@ -25,6 +25,7 @@ from sklseq.data.tables import (
     column_list,
     distinct_strings,
     holds_numbers,
+    is_list,
     is_table,
     read_columns,
     table_columns,
@@ -276,10 +277,7 @@ def _labels(column: Any, name: Any) -> list:
     if set(map(type, items)) <= {str}:
         return items
     _check_cells(items, name, "label")
-    items = [
-        None if is_missing(v) else int(v) if isinstance(v, float) and v.is_integer() else v
-        for v in items
-    ]
+    items = [None if is_missing(v) else whole_as_integer(v) for v in items]
     return _of_one_kind(items, name)
 
 

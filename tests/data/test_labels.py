@@ -113,7 +113,12 @@ def test_no_labels_give_an_empty_array_of_strings(y, n_sequences):
         ([["a"], np.array([1])], r"Label 1 of y, at row 0 of sequence 1, is of kind integer"),
         ([np.array(["a"]), np.array([1])], r"Label 1 of y, at row 0 of sequence 1, is of kind int"),
         ([[1, 0], [True]], r"Label True of y, at row 0 of sequence 1, is of kind boolean"),
-        (np.zeros((2, 2)), r"Label 0.0 of y, at row 0 of sequence 0, is of type float"),
+        (np.full((2, 2), 0.5), r"Label 0.5 of y, at row 0 of sequence 0, is of type float"),
+        (
+            [[1.0], ["a"]],
+            r"Label 'a' of y, at row 0 of sequence 1, is of kind string and the labels",
+        ),
+        ([[2.0**64]], r"Label 18446744073709551616 of y, at row 0 of sequence 0, is not a 64-bit"),
         ([[b"B"]], r"Label b'B' of y, at row 0 of sequence 0, is of type bytes"),
         (
             [[(0, 2, "PER")]],

@@ -78,10 +78,19 @@ def test_what_needs_every_label_says_so(unknown):
         metrics.token_accuracy(y, [["a", "b"], ["b", "a"]])
 
 
-def test_floats_are_no_labels_where_none_is_missing():
+def test_floats_that_are_not_whole_are_no_labels():
     with pytest.raises(ValueError) as error:
-        as_label_sequences([[1.0, 2.0]])
+        as_label_sequences([[1.5, 2.0]])
     assert type(error.value) is ValueError
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, object])
+def test_whole_floats_are_integers_with_and_without_unknown_labels(dtype):
+    y = [np.array([3.0, 5.0], dtype), [5, 3], np.array([3.0], dtype)]
+    flat, _ = as_label_sequences(y)
+    assert flat.dtype == np.int64
+    assert flat.tolist() == [3, 5, 5, 3, 3]
+    assert_array_equal(read(y)[0], read([*y, np.array([NAN], dtype)])[0][:-1])
 
 
 def test_penalties_leave_padding_alone():

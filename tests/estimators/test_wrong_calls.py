@@ -248,7 +248,7 @@ WRONG_Y = {
     "a sequence too few": lambda: [["B-a", "B-b"]],
     "a label too few": lambda: [["B-a"], ["B-a"]],
     "too deep": lambda: [[["a"], ["b"]], [["a"]]],
-    "floats": lambda: [[1.0, 2.0], [1.0]],
+    "floats": lambda: [[1.5, 2.0], [1.0]],
     "NaN": lambda: [["B-a", np.nan], ["B-a"]],
     "bytes": lambda: [[b"a", b"b"], [b"a"]],
 }
