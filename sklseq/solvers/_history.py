@@ -30,6 +30,8 @@ class History:
     With ``metric``, the recursion starts from its inverse in place of the identity.
     """
 
+    has_whole_pairs = True  # s and y have entries for all weights
+
     def __init__(
         self, n: int, memory: int, dtype: np.dtype, threads: Threads,
         metric: BlockMetric | None = None,

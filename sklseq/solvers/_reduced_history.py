@@ -34,6 +34,8 @@ class ReducedHistory(History):
     are not selected, the inverse Hessian is a multiple of the identity.
     """
 
+    has_whole_pairs = False
+
     def __init__(
         self, n: int, memory: int, dtype: np.dtype, threads: Threads,
         metric: BlockMetric | None = None,

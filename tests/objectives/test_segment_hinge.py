@@ -1,5 +1,6 @@
 """SemiCRFSegmenter(loss="hinge"): the loss, the search, primal and dual, against enumeration."""
 
+import itertools
 import re
 import warnings
 
@@ -9,11 +10,9 @@ from numpy.testing import assert_allclose
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
-from sklseq import SemiCRFSegmenter
+from sklseq import SegmentPotentials, SemiCRFSegmenter
 from sklseq._lib.threads import Threads
 from sklseq.data.segment_labels import segments_to_labels
-from sklseq.datasets import make_citations
-from sklseq.features import SegmentFeatures
 from sklseq.inference.segment_reference import is_active
 from sklseq.objectives.scores.score_map import full_support
 from sklseq.objectives.segment.segment_hinge import SegmentHinge, with_token_cells
@@ -24,7 +23,6 @@ from sklseq.objectives.segment.segment_likelihood import (
     SegmentScores,
 )
 from sklseq.solvers import bcfw
-from sklseq.solvers._lbfgs import estimated_rest
 from tests.estimators.test_semicrf import LABELS, covered, problem
 from tests.inference.test_segment_inference import segmentations
 
@@ -117,13 +115,27 @@ def test_softmax_margin_is_above_likelihood_and_hinge():
     assert_allclose(log_proba, margin.predict_log_proba_sequence(X, margin.predict(X))[4])
 
 
-def test_softmax_margin_stops_at_an_estimate_of_ten_times_tol():
-    X, y = make_citations(40, random_state=0)
-    X = SegmentFeatures().fit_transform(X)
-    options = {"l2": 1e-3, "loss": "softmax-margin"}
-    model, best = (SemiCRFSegmenter(tol=tol, **options).fit(X, y) for tol in (1e-3, 1e-6))
-    curve, allowed = model.loss_curve_, 10 * 1e-3 * model.objective_
-    assert estimated_rest(curve) <= allowed < estimated_rest(curve[:-1])
+def numbers_at_segments(seed):
+    """Few rows of few numbers, at the start, the end and inside of segments."""
+    rng = np.random.default_rng(seed)
+    n_sequences, D, L = (int(rng.choice(some)) for some in ([1, 3, 10], [1, 3, 10], [1, 3]))
+    X, y = [], []
+    for _ in range(n_sequences):
+        n = int(rng.integers(2, 9))
+        cuts = np.unique([0, *rng.integers(0, n, 2), n]).tolist()
+        y.append([(i, j, f"l{rng.integers(L)}") for i, j in itertools.pairwise(cuts)])
+        rows = np.kron(rng.normal(size=(n, D))[:, None, None], np.eye(3)[:, :, None])
+        at = np.repeat(np.arange(n), 3)
+        X.append((n, np.tile([1, 2, 3], n), at, at + 1, rows.reshape(3 * n, 3 * D)))
+    return SegmentPotentials.from_list(X), y
+
+
+# Of 120 seeds, those on which an estimate without proof was at least 2.6 times too small.
+@pytest.mark.parametrize("seed", [26, 67, 93, 118])
+def test_softmax_margin_stops_within_tol_of_the_minimum(seed):
+    X, y = numbers_at_segments(seed)
+    options = {"l2": 1e-4, "loss": "softmax-margin", "max_iter": 3000}
+    model, best = (SemiCRFSegmenter(tol=tol, **options).fit(X, y) for tol in (1e-3, 1e-9))
     assert model.objective_ <= best.objective_ * (1 + 1e-3)
 
 

@@ -15,6 +15,7 @@ from sklseq.datasets import make_contacts
 from sklseq.estimators.crf.crf_problem import CRFProblem
 from sklseq.features import TokenFeatures, WindowFeatures
 from sklseq.solvers import lbfgs
+from sklseq.solvers._cutting_planes import best_mean, proved_excess
 from sklseq.solvers._history import _vectors
 from sklseq.solvers._lbfgs import estimated_rest
 from tests.objectives.test_dual import likelihood_of
@@ -240,16 +241,40 @@ class Quadratic:
         return 1 + float(gradient @ (w - 1)) / 2
 
 
-def test_slack_is_that_of_the_estimate_and_not_of_the_bound():
-    end = lbfgs(Quadratic(1000), np.zeros(300), tol=1e-5, slack=10)
-    assert end.message == "estimate"
-    rest = [estimated_rest(history) for history in (end.history, end.history[:-1])]
-    assert rest[0] <= 1e-4 * end.value < rest[1]
-    end = lbfgs(Quadratic(10), np.zeros(300), tol=1e-3, convexity=1.0, slack=10)
-    assert end.message == "bound"
-    gradient = np.zeros(300)
-    value = Quadratic(10).value_and_gradient(end.w, gradient)
-    assert gradient @ gradient / 2 <= 1e-3 * value
+@pytest.mark.parametrize(("scaled", "share"), [(False, 0.5), (True, 0.9)])
+def test_the_excess_is_below_a_bound_that_is_shorter_than_that_of_the_gradient(
+    scaled, share, monkeypatch
+):
+    found = []
+
+    def recorded(history, values, v, convexity, scale):
+        bound = proved_excess(history, values, v, convexity, scale)
+        square = np.sum((v if scale is None else v * scale) ** 2)
+        found.append((values[-1] - 1, bound, square / (2 * convexity)))
+        return bound
+
+    monkeypatch.setattr("sklseq.solvers._lbfgs.proved_excess", recorded)
+    monkeypatch.setattr("sklseq.solvers._lbfgs.FAR", 1e9)
+    scale = 2.0 ** np.random.default_rng(0).integers(-2, 3, 300) if scaled else None
+    options = {"tol": 1e-3, "max_iter": 120, "convexity": 1.0, "gap": 2, "scale": scale}
+    end = lbfgs(Quadratic(1000), np.zeros(300), **options)
+    excess, proved, by_gradient = np.array(found).T
+    assert (excess <= proved + 1e-12).all()
+    assert np.median(proved / by_gradient) < share
+    if not scaled:
+        assert end.message == "bound"
+        assert proved[-1] <= 2e-3 * end.value < min(proved[:-1])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_best_mean_where_all_weights_are_positive_and_a_mean_elsewhere(seed):
+    rng = np.random.default_rng(seed)
+    points, best = rng.normal(size=(5, 8)), rng.dirichlet(np.ones(5))
+    Q = points @ points.T
+    assert best_mean(1e6 * Q, 1e6 * (Q @ best + 3.0)) == pytest.approx(best, abs=1e-6)
+    other = best_mean(Q, rng.normal(size=5))
+    assert (other >= 0).all()
+    assert other.sum() == pytest.approx(1)
 
 
 class Kinks:
