@@ -1,5 +1,6 @@
 """Questions to the last step of pipelines and searches: weights by name, fields, tables."""
 
+import json
 import sys
 import types
 
@@ -418,3 +419,43 @@ def test_searches_without_a_best_estimator_do_not_answer(singer, ask):
             ask(each, X)
     with pytest.raises(TypeError, match=r"model must be a fitted estimator.* got NoneType"):
         ask(None, X)
+
+
+ANSWERS = {
+    "top_features": lambda model, rows: top_features(model, 9),
+    "top_transitions": lambda model, rows: last_step(model)[0].top_transitions(9),
+    "top_transition_features": lambda model, rows: last_step(model)[0].top_transition_features(9),
+    "explain": lambda model, rows: explain(model, rows[0]),
+    "nbest": lambda model, rows: [labels for labels, _ in nbest(model, rows, 2)],
+    "spans": spans,
+    "marginals": lambda model, rows: [list(row.items()) for row in marginals(model, rows)[0]],
+    "uncertain_rows": lambda model, rows: uncertain_rows(model, rows, 2),
+}
+
+
+LACKS = {  # ... of these answers
+    "crf": [],
+    "hmsvm": ["marginals", "uncertain_rows"],
+    "zscore": ["marginals", "uncertain_rows", "explain"],
+    "segmenter": ["top_transitions", "top_transition_features", "uncertain_rows"],
+}
+MODELS = {
+    "crf": lambda: CRFTagger(transition_features=[0]),
+    "hmsvm": lambda: HMSVMTagger(random_state=0),
+    "zscore": ZScoreTagger,
+    "segmenter": SemiCRFSegmenter,
+}
+
+
+@pytest.mark.parametrize("labels", [["B-x", "O", "B-y"], [3, 1, 2], [True, False, True]])
+@pytest.mark.parametrize("name", MODELS)
+def test_labels_of_answers_are_of_python(name, labels):
+    if name == "segmenter" and labels[0] != "B-x":
+        pytest.skip("labels of segments are strings")
+    rows = [np.eye(3), np.eye(3)[::-1]]
+    model = MODELS[name]().fit(rows, [labels, labels[::-1]])
+    for answer in ANSWERS.keys() - LACKS[name]:
+        found = ANSWERS[answer](model, rows)
+        assert found or answer == "top_transition_features"
+        assert "np." not in repr(found)
+        json.dumps(found)

@@ -414,7 +414,7 @@ def _column(rows: Any, name: str) -> list:
 
 def from_docs(
     docs: Iterable[Iterable[Any]], y: str | None = None, *, columns: Sequence[str] = ("text",)
-) -> tuple[list[dict], list[list[str]] | None]:
+) -> tuple[list[dict], list[list[str | None]] | None]:
     """Read the tokens of documents of spaCy.
 
     Parameters
@@ -422,7 +422,8 @@ def from_docs(
     docs : iterable of Doc or Span
         Each, such as a sentence, is a sequence of tokens.
     y : str, default=None
-        ``"ent"`` for the entities as IOB2 labels, or an attribute of tokens, such as ``"tag_"``.
+        ``"ent"`` for the entities as IOB2 labels, None (unknown) for tokens that have no annotation
+        of entities; or an attribute of tokens, such as ``"tag_"``.
     columns : list of str, default=("text",)
         Attributes of tokens, the columns of X: ``"text"``, ``"lemma_"``, ``"pos_"``, ...
 
@@ -430,7 +431,7 @@ def from_docs(
     -------
     X : list of dict
         A dict for each document, from the name of an attribute to its value for each token.
-    y : list of list of str, or None
+    y : list of list of str or None, or None
         The labels of each document; None without `y`.
 
     Notes
@@ -461,10 +462,16 @@ def from_docs(
         X.append({name: _attribute(doc, d, name) for name in names})
         if y == "ent":
             parts = zip(_attribute(doc, d, "ent_iob_"), _attribute(doc, d, "ent_type_"))
-            labels.append([f"{iob}-{type_}" if type_ else "O" for iob, type_ in parts])
+            labels.append([_entity_label(iob, type_) for iob, type_ in parts])
         elif y is not None:
             labels.append(_attribute(doc, d, y))
     return X, None if y is None else labels
+
+
+def _entity_label(iob: str, type_: str) -> str | None:
+    if not iob:
+        return None
+    return f"{iob}-{type_}" if type_ else "O"
 
 
 def _attribute(doc: Any, d: int, name: str) -> list:

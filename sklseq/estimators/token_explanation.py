@@ -53,13 +53,13 @@ class ExplainMixin(WeightsMixin):
         names, X = self._names(feature_names), self._read([x])
         codes = encode_labels(np.asarray(self.predict(X)[0]), self.classes_)
         proba = self.predict_proba(X)[0] if hasattr(self, "predict_proba") else None
-        rows = []
+        rows, labels = [], self.classes_.tolist()
         for t, j in enumerate(codes):
             terms = self._emission_terms(X, t, j, names) + self._chain_terms(codes, t)
             terms += self._transition_terms(X, t, codes, names)
             terms.sort(key=lambda term: -abs(term[1]))
             probability = None if proba is None else float(proba[t, j])
-            rows.append(TokenExplanation(self.classes_[j], probability, terms))
+            rows.append(TokenExplanation(labels[j], probability, terms))
         return rows
 
     def _emission_terms(self: Any, X, t: int, j: int, names: np.ndarray) -> list[tuple[str, float]]:

@@ -77,8 +77,9 @@ class WeightsMixin:
         coef = _of_sign(coef, sign)
         flat = _largest(np.abs(coef).ravel(), n)
         feature, j = np.divmod(flat, len(self.classes_))
+        labels = self.classes_.tolist()
         return [
-            (float(weights[f, k]), self.classes_[k], str(names[f]))
+            (float(weights[f, k]), labels[k], str(names[f]))
             for f, k in zip(feature, j)
             if coef[f, k] != 0
         ]
@@ -100,11 +101,10 @@ class WeightsMixin:
         check_is_fitted(self, "classes_")
         weights = np.where(np.isfinite(self.transition_), self.transition_, 0)
         weights = _of_sign(weights, sign)
-        i, j = np.divmod(_largest(np.abs(weights).ravel(), n), len(self.classes_))
+        labels = self.classes_.tolist()
+        i, j = np.divmod(_largest(np.abs(weights).ravel(), n), len(labels))
         return [
-            (float(weights[a, b]), self.classes_[a], self.classes_[b])
-            for a, b in zip(i, j)
-            if weights[a, b] != 0
+            (float(weights[a, b]), labels[a], labels[b]) for a, b in zip(i, j) if weights[a, b] != 0
         ]
 
     def top_transition_features(
@@ -132,7 +132,7 @@ class WeightsMixin:
         names, coef = self._names(feature_names), getattr(self, "transition_coef_", None)
         if coef is None:
             coef = sparse.coo_array((1, 1))
-        found, labels = sparse.coo_array(coef), self.classes_
+        found, labels = sparse.coo_array(coef), self.classes_.tolist()
         weights = _of_sign(found.data, sign)
         top = [k for k in _largest(np.abs(weights), n) if weights[k] != 0]
         i, j = np.divmod(found.col[top], len(labels))

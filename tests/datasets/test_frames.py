@@ -399,6 +399,12 @@ def test_wrong_cells_are_named(rows, message):
 TOKEN = SimpleNamespace(text="a")
 
 
+def test_tokens_without_annotation_of_entities_are_unknown():
+    given = [("B", "PER"), ("I", "PER"), ("O", ""), ("", ""), ("B", "")]
+    doc = [SimpleNamespace(text="a", ent_iob_=iob, ent_type_=kind) for iob, kind in given]
+    assert from_docs([doc], "ent")[1] == [["B-PER", "I-PER", "O", None, "O"]]
+
+
 @pytest.mark.parametrize(
     ("docs", "y", "message"),
     [

@@ -683,7 +683,7 @@ class SemiCRFSegmenter(
         X = self._read(SegmentPotentials.from_list([x]) if one else [x])
         segments = self._segments(X)[0]
         terms = segment_terms(self, X, segments, names)
-        written = [(i, j, self.classes_[k]) for i, j, k in segments.tolist()]
+        written = write_segments(segments, self.classes_, None)
         proba: list = [None] * len(written)
         if fitted_parameter(self, "loss") != "hinge":
             proba = self.predict_segment_proba(X, [written])[0].tolist()
