@@ -58,6 +58,25 @@ def as_label_sequences(
     return array_of_labels(list(chain.from_iterable(rows)), offsets, name, first), offsets
 
 
+def codes_of_strings(y: Any) -> tuple[NDArray, NDArray[np.int32], NDArray[np.int64]] | None:
+    """Sorted labels, code of each row and offsets, if ``y`` is a list of lists of str.
+
+    None for all other forms, and where :func:`as_label_sequences` raises.
+    """
+    if type(y) is not list or not set(map(type, y)) <= {list, tuple}:
+        return None
+    flat = list(chain.from_iterable(y))
+    if set(map(type, flat)) != {str}:
+        return None
+    found = sorted(set(flat))
+    if first_cut(found) is not None:
+        return None
+    table = dict(zip(found, range(len(found))))
+    codes = np.fromiter(map(table.__getitem__, flat), np.int32, count=len(flat))
+    lengths = np.fromiter(map(len, y), dtype=np.int64, count=len(y))
+    return np.array(found), codes, np.concatenate(([0], np.cumsum(lengths)))
+
+
 def list_label_sequences(
     y: Iterable[Any], name: str, first: int = 0
 ) -> tuple[list[Any], NDArray[np.int64]]:

@@ -19,6 +19,7 @@ from sklseq.data.labels import (
     PartialLabelError,
     as_label_sequences,
     check_lengths,
+    codes_of_strings,
     cut_rows,
     encode_labels,
     locate,
@@ -330,6 +331,17 @@ def read_labels(y: Any, X: Sequences) -> np.ndarray:
     return labels
 
 
+def read_codes(y: Any, X: Sequences) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted labels and the code of each row, checked against the lengths of X."""
+    if (found := codes_of_strings(y)) is not None:
+        classes, codes, offsets = found
+        check_label_offsets(offsets, X)
+        return classes, codes
+    labels = read_labels(y, X)
+    classes = unique_labels(labels)
+    return classes, encode_labels(labels, classes, X.offsets)
+
+
 def check_label_offsets(offsets: np.ndarray, X: Sequences, name: str = "y") -> None:
     """Raise unless label sequences have the same number and lengths as those of X."""
     check_lengths(X.lengths, np.diff(offsets), name)
@@ -338,9 +350,7 @@ def check_label_offsets(offsets: np.ndarray, X: Sequences, name: str = "y") -> N
 def _coded(y: Any, X: Sequences) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     # Labels, codes of the rows, and the table of codes if some labels are unknown.
     try:
-        labels = read_labels(y, X)
-        classes = unique_labels(labels)
-        codes, table = encode_labels(labels, classes, X.offsets), None
+        (classes, codes), table = read_codes(y, X), None
     except PartialLabelError:
         from sklseq.data.partial_labels import Choices, PartialLabels
 

@@ -12,6 +12,7 @@ from sklseq.data._label_lists import label_lists
 from sklseq.data.constraints import allowed_transitions, check_constraints, resolve_constraints
 from sklseq.data.labels import (
     as_label_sequences,
+    codes_of_strings,
     encode_labels,
     find_codes,
     split_labels,
@@ -169,6 +170,28 @@ def test_codes_index_the_sorted_classes(flat):
     codes = encode_labels(flat, classes)
     assert codes.dtype == np.int32
     assert_array_equal(classes[codes], flat)
+
+
+@given(st.lists(st.lists(st.text(max_size=2), max_size=3) | st.just(("a", "ü")), max_size=4))
+def test_codes_of_strings_are_those_of_the_array(y):
+    flat = [label for labels in y for label in labels]
+    found = codes_of_strings(y)
+    if not flat or any(label.endswith("\0") for label in flat):
+        assert found is None
+        return
+    classes, codes, offsets = found
+    labels, cuts = as_label_sequences(y)
+    assert_array_equal(classes, unique_labels(labels))
+    assert classes.dtype == labels.dtype
+    assert_array_equal(codes, encode_labels(labels, classes))
+    assert_array_equal(offsets, cuts)
+
+
+@pytest.mark.parametrize(
+    "y", ["ab", (["a"],), ["ab"], [["a"], {"b"}], [["a", 1]], [[np.str_("a")]]]
+)
+def test_only_lists_of_plain_strings_are_coded_at_once(y):
+    assert codes_of_strings(y) is None
 
 
 def test_codes_follow_the_order_of_classes():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from sklseq import CRFTagger, Sequences
 from sklseq.objectives.likelihood import label_curvature as module
@@ -85,3 +85,17 @@ def test_block_of_transitions(boundaries):
         expected[k] -= 2 * 0.3
         assert_allclose(blocks[3, k, :c], expected, rtol=0.02, atol=0.02)
     assert not blocks[3, c:].any()
+
+
+@pytest.mark.parametrize("model", [{}, {"all_possible_states": True}], ids=str)
+def test_threads_find_the_same_blocks(model):
+    X, y = make_sparse_data(2, n=1500, M=20)
+    tagger, found = CRFTagger(l2=0.3, **model), []
+    for n in (1, 3):
+        _, scores, f = problem_of(tagger, X, y, n=n)
+        w = scores.pack(scores.unpack(np.random.default_rng(1).normal(size=scores.n_weights)))
+        found.append(label_curvature(f, X, w))
+    assert found[1].at.max() >= scores.n_state  # transitions have a block
+    assert n == 3 == len(f.buffers)
+    for one, several in zip(*found):
+        assert_array_equal(one, several)

@@ -11,8 +11,8 @@ from scipy import sparse
 from sklseq._lib.threads import Threads
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.constraints import Constraints, check_constraints, resolve_constraints
-from sklseq.data.labels import encode_labels, unique_labels
-from sklseq.data.sequences import STATE, TRANSITION, Sequences, read_labels, weighted_only
+from sklseq.data.labels import encode_labels
+from sklseq.data.sequences import STATE, TRANSITION, Sequences, read_codes, weighted_only
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.validation import (
     check_not_empty,
@@ -186,11 +186,15 @@ class RowSource(Source):
         cls, X: Sequences, y: LabelsLike, weights: np.ndarray, vectorizer: Any, classes=None
     ) -> RowSource:
         """Check y; sequences of weight 0 are left out. ``classes``: by default the labels of y."""
-        labels, given = read_labels(y, X), (np.flatnonzero(weights > 0), len(X))
-        X, labels, weights = weighted_only(X, labels, weights)
+        (found, codes), given = read_codes(y, X), (np.flatnonzero(weights > 0), len(X))
+        X, codes, weights = weighted_only(X, codes, weights)
         check_not_empty(X)
-        classes = unique_labels(labels) if classes is None else classes
-        codes = encode_labels(labels, classes, X.offsets)
+        if classes is not None:
+            codes = encode_labels(found[codes], classes, X.offsets)
+        else:
+            remains = np.bincount(codes, minlength=len(found)) > 0
+            classes = found[remains]
+            codes = codes if remains.all() else (np.cumsum(remains) - 1).astype(np.int32)[codes]
         source = cls(X, codes, classes, weights, vectorizer)
         source.numbers, source.n_given = given
         return source

@@ -84,10 +84,13 @@ def label_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurva
     sizes, rows = _sizes(f.scores, frequent), rows[:, frequent]
     rows.data = rows.data / sizes[rows.indices]
     blocks = np.zeros((L, len(frequent), len(frequent)))
-    for j, block in enumerate(blocks):
-        kept = np.flatnonzero(p[:, j] > CERTAIN)
+
+    def fill(j: int) -> None:
+        kept, block = np.flatnonzero(p[:, j] > CERTAIN), blocks[j]
         _add_gram(rows[kept], np.ascontiguousarray(p[kept, j]), block)
         block += np.tril(block, -1).T
+
+    f.threads.map(fill, range(L))
     blocks *= X.n_rows / max(len(p), 1)
     at, slots = _places(f.scores, frequent)
     least = np.full(L, LEAST)
