@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.special import entr
 from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
@@ -833,7 +834,8 @@ def explain(
     model : Pipeline, search or tagger
         Fitted.
     x : one sequence
-        An item of the list that ``model.predict`` takes.
+        An item of the list that ``model.predict`` takes; for a model that begins with
+        ``ColumnTransformer``, a table with one row.
     input_features : array-like of str, default=None
         Names of the columns of ``X`` if it holds numbers.
 
@@ -844,10 +846,23 @@ def explain(
     """
     names = feature_names(model, input_features)
     last: Any
-    last, rows = last_step(model, [x])
+    last, rows = last_step(model, _one_row(x) if _reads_table(model) else [x])
     if not hasattr(last, "explain"):
         raise ValueError(
             f"{type(last).__name__} has no explain; use CRFTagger, "
             "HMSVMTagger or SemiCRFSegmenter as the last step."
         )
     return last.explain(rows[0], feature_names=names)
+
+
+def _one_row(x: Any) -> Any:
+    shape = np.shape(x)
+    if len(shape) != 2 or shape[0] != 1:
+        raise ValueError("x must be a table with one row, such as X.iloc[:1].")
+    return x
+
+
+def _reads_table(model: BaseEstimator) -> bool:
+    while hasattr(model, "best_estimator_"):
+        model = model.best_estimator_
+    return isinstance(model, Pipeline) and isinstance(model[0], ColumnTransformer)

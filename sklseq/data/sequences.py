@@ -319,8 +319,8 @@ def not_a_table(name: str) -> str:
     """Error message for containers that scikit-learn, pandas or NumPy would convert."""
     return (
         f"{name} cannot become one array or table, because its sequences differ in length: tools "
-        "of scikit-learn that read a table cannot take it; for a FeatureUnion of extractors, use "
-        "set_output(transform='default')."
+        "of scikit-learn that read a table cannot take it; for a FeatureUnion or ColumnTransformer "
+        "of extractors, use set_output(transform='default')."
     )
 
 

@@ -261,6 +261,16 @@ def as_names(names: list) -> np.ndarray:
     return array
 
 
+def input_names(n: int, given: Iterable[str] | None) -> list[str]:
+    """Names of n columns of numbers; the name of a table's column of matrices is numbered."""
+    names = [f"x{j}" for j in range(n)] if given is None else list(given)
+    if len(names) == 1:
+        return names if n == 1 else [f"{names[0]}{j}" for j in range(n)]
+    if len(names) != n:
+        raise ValueError(f"input_features must name {n} features; got {len(names)}.")
+    return names
+
+
 def distinct_names(names: Iterable[str]) -> np.ndarray:
     """Return names as an array of objects; further columns of one name get " (2)", " (3)", ..."""
     names = list(names)

@@ -22,7 +22,7 @@ from sklseq.data.tables import is_table
 from sklseq.data.types import ArrayLike, ColumnsLike
 from sklseq.features._columns import Columns, read_columns, select_columns
 from sklseq.features._extracted_blocks import each_block, first_block
-from sklseq.features._family import Extractor, as_names, no_tables
+from sklseq.features._family import Extractor, as_names, input_names, no_tables
 from sklseq.features._numbers import read_numbers
 from sklseq.features._token_transform import distinct_tokens
 
@@ -185,14 +185,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         if hasattr(self, "columns_"):
             # Text vectorizers have no input names: they derive names from the text.
             return None if self._is_single(self.columns_) else as_names(self.columns_)
-        if input_features is None:
-            input_features = [f"x{j}" for j in range(self.n_features_in_)]
-        if len(input_features) != self.n_features_in_:
-            raise ValueError(
-                f"input_features must name {self.n_features_in_} features; "
-                f"got {len(input_features)}."
-            )
-        names = as_names(list(input_features))
+        names = as_names(input_names(self.n_features_in_, input_features))
         return names if self.columns is None else names[_positions(self.columns)]
 
     def _selected(self, columns: Columns) -> list[str]:

@@ -20,6 +20,7 @@ from sklseq.features._family import (
     Extractor,
     as_names,
     extract,
+    input_names,
     keep_frequent,
     no_tables,
     to_packed_rows,
@@ -295,8 +296,4 @@ def inner_names(extractor: Any, n: int, input_features: Any) -> list[str]:
     """Return the names of the extractor's features, or of the columns of X."""
     if extractor is not None:
         return list(extractor.get_feature_names_out())
-    if input_features is None:
-        return [f"x{j}" for j in range(n)]
-    if len(input_features) != n:
-        raise ValueError(f"input_features must name {n} features; got {len(input_features)}.")
-    return list(input_features)
+    return input_names(n, input_features)

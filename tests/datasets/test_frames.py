@@ -22,8 +22,10 @@ from sklseq.features import (
     TokenFeatures,
     WindowFeatures,
 )
+from sklseq.inspection import explain
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
 WORDS = [["He", "ran", "home"], ["Stop"], ["It", "rains"]] * 3
 LABELS = [["P", "V", "N"], ["V"], ["P", "V"]] * 3
 NUMBERS = [np.linspace(s, s + 1, 2 * len(x)).reshape(-1, 2) for s, x in enumerate(WORDS)]
@@ -200,6 +202,11 @@ def test_column_transformer_on_a_row_for_each_sequence():
     expected = make_pipeline(FeatureUnion(union), CRFTagger()).fit(records, LABELS)
     for p, q in zip(model.predict_proba(X), expected.predict_proba(records)):
         assert_array_equal(p, q)
+    assert model[:-1].get_feature_names_out()[-2:].tolist() == ["v__v0", "v__v1"]
+    assert [row.label for row in explain(model, X[:1])] == model.predict(X[:1])[0]
+    for x in (X, X.iloc[0], WORDS[0], {"w": WORDS[0]}):
+        with pytest.raises(ValueError, match="x must be a table with one row"):
+            explain(model, x)
     with pytest.raises(ValueError, match="2D array"):  # scikit-learn's own
         model.fit(records, LABELS)
 

@@ -195,8 +195,8 @@ def test_errors_of_shape():
         PerToken(PCA(1)).fit(X, y[:1])
     with pytest.raises(ValueError, match="Sequence 2 has 5 rows in X but 4 labels in y"):
         PerToken(PCA(1)).fit(X, [*y[:2], y[2][:-1], y[3]])
-    with pytest.raises(ValueError, match="input_features must name 4 features; got 1"):
-        PerToken(PCA(1)).fit(X).get_feature_names_out(["a"])
+    with pytest.raises(ValueError, match="input_features must name 4 features; got 2"):
+        PerToken(PCA(1)).fit(X).get_feature_names_out(["a", "b"])
 
 
 def test_composition():

@@ -495,8 +495,8 @@ def test_errors_of_what_an_extractor_gives():
         WindowFeatures(n_features=8).fit(rows)
     with pytest.raises(ValueError, match="X has 3 features, but WindowFeatures was fitted with 2"):
         WindowFeatures().fit(rows).transform([np.ones((2, 3))])
-    with pytest.raises(ValueError, match="input_features must name 2 features; got 1"):
-        WindowFeatures().fit(rows).get_feature_names_out(["a"])
+    with pytest.raises(ValueError, match="input_features must name 2 features; got 3"):
+        WindowFeatures().fit(rows).get_feature_names_out(["a", "b", "c"])
 
 
 # --- Composition --------------------------------------------------------------------------------
