@@ -9,11 +9,15 @@ S. Sarawagi (2006), "Efficient inference on sequence segmentation models", Proc.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from scipy import sparse
 from scipy.special import logsumexp
 
 from sklseq.data.segment_potentials import SegmentPotentials
+
+NEVER = 1 << 60  # the stop of a segment that has not ended
 
 
 def is_active(kind, start, stop, i: int, j: int) -> np.ndarray:
@@ -113,3 +117,83 @@ def forward_succinct(n, kind, start, stop, scores, transition, first):
         log_alpha[i] = logsumexp(terms, axis=0)
         log_p[i] = logsumexp(on, axis=0)
     return log_alpha, log_p
+
+
+def online_segments(
+    n, spans, scores, transition, first, end, limits, max_span, closes=True, most=None, held=0
+) -> tuple[np.ndarray, list[int]]:
+    """Segments of a sequence whose steps become known one by one, and when each of them left.
+
+    After each step all survivors are found anew. If ``closes``, the segments that all of them begin
+    with leave (Narasimhan et al. 2006, §3). While more than ``most`` steps are pending, the first
+    segment of the best segmentation leaves. The steps after a segment that left are a sequence of
+    their own. ``transition`` has shape (n, n_labels, n_labels), ``limits`` are the longest segments
+    of labels (0: any length), and the last ``held`` steps become known together.
+    """
+    left, times = [], []
+    apart = max(limits) if all(limits) else max(*limits, max_span)
+
+    def position():
+        return left[-1][1] if left else 0
+
+    def survivors(stop):
+        initial = transition[left[-1][1], left[-1][2]] if left else first
+        opened, complete = _prefixes(position(), stop, spans, scores, transition, initial, limits)
+        ways = _ways(opened, stop, spans, scores, limits, apart)
+        if not complete and not ways:
+            raise ValueError("no segmentation is allowed")
+        return complete, [path for _, path in [*complete.values(), *ways.values()]]
+
+    def leave(segments, now):
+        left.extend(segments)
+        times.extend([now] * len(segments))
+
+    for stop in range(1, n + 1 - held):
+        together = itertools.takewhile(lambda ways: len(set(ways)) == 1, zip(*survivors(stop)[1]))
+        leave([ways[0] for ways in together] if closes else [], stop - 1)
+        while most is not None and stop - position() > most:
+            leave(_best(survivors(stop)[0], np.zeros_like(end))[:1], stop - 1)
+    if n > position():
+        leave(_best(survivors(n)[0], end), n - 1)
+    return np.array(left, dtype=np.int64).reshape(-1, 3), times
+
+
+def _prefixes(first, stop, spans, scores, transition, initial, limits):
+    # Best segmentations (score, segments) of steps from ``first`` on: before an open segment, by
+    # its start and label; and of all steps up to ``stop``, by the label of the last segment.
+    L, complete = len(limits), {}
+    opened = {(first, y): (initial[y], ()) for y in range(L)}
+    for e in range(first + 1, stop + 1):
+        complete = {}
+        for (s, y), (score, path) in opened.items():
+            score = score + scores[is_active(*spans, s, e), y].sum()
+            allowed = score > -np.inf and (limits[y] == 0 or e - s <= limits[y])
+            if allowed and (y not in complete or score >= complete[y][0]):  # later start
+                complete[y] = score, (*path, (s, e, y))
+        for y in range(L if e < stop else 0):
+            for i in sorted(complete):
+                score = complete[i][0] + transition[e][i, y]
+                if (e, y) not in opened or score > opened[e, y][0]:
+                    opened[e, y] = score, complete[i][1]
+    return opened, complete
+
+
+def _ways(opened, stop, spans, scores, limits, apart) -> dict:
+    # The best prefixes with an open segment: later potentials distinguish starts of the last
+    # ``apart`` steps only.
+    ways: dict = {}
+    for (s, y), (score, path) in opened.items():
+        score = score + scores[is_active(*spans, s, NEVER) & (spans[2] <= stop), y].sum()
+        way = y, s if stop - s < apart else None
+        allowed = score > -np.inf and (limits[y] == 0 or stop - s < limits[y])
+        if allowed and (way not in ways or score >= ways[way][0]):
+            ways[way] = score, path
+    return ways
+
+
+def _best(complete, end) -> tuple:
+    ways = [(score + end[y], -y) for y, (score, _) in complete.items()]
+    score, label = max(ways, default=(-np.inf, 0))
+    if score == -np.inf:
+        raise ValueError("no segmentation is allowed")
+    return complete[-label][1]

@@ -128,6 +128,32 @@ def test_a_stream_can_be_pickled_and_a_failed_push_changes_nothing(model):
     assert stream.push_many(WORDS.tolist()) == given
 
 
+def test_a_stream_takes_one_call_at_a_time(model):
+    stream = model.set_params(max_latency=None, lag=None).segment_stream()
+    stream.push("met")
+    with stream._lock:
+        for call in (lambda: stream.push("York"), stream.commit, stream.flush, stream.reset):
+            with pytest.raises(RuntimeError, match="the stream is busy: "):
+                call()
+    assert stream.n_seen == 1
+
+
+def test_a_push_reads_the_tokens_that_new_potentials_depend_on(model, monkeypatch):
+    decoder = model.set_params(max_latency=None, lag=None)
+    extractor, rng, read = decoder.estimator_[0], np.random.default_rng(2), []
+    before, after = extractor.receptive_field
+    transform = SegmentFeatures.transform
+    monkeypatch.setattr(
+        SegmentFeatures, "transform", lambda self, X: read.append(len(X[0])) or transform(self, X)
+    )
+    stream = decoder.segment_stream()
+    for token in rng.choice(WORDS, size=40).tolist():
+        stream.push(token)
+    assert max(read) == before + extractor.max_span + after
+    stream = pickle.loads(pickle.dumps(stream))
+    assert len(stream._tokens) == before + extractor.max_span + after - 1
+
+
 def test_a_bound_below_the_look_ahead_and_a_tagger_are_refused():
     X, y = sentences(1)
     segmenter = make_pipeline(SegmentFeatures(length=False, after=2), SemiCRFSegmenter(l2=0.1))

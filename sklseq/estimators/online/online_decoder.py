@@ -345,7 +345,6 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
     def _decode_segments(self, X: Any) -> OnlineDecoding:
         # IOB2 labels; labels of a segment are emitted together, when all survivor paths contain it.
         from sklseq.estimators.online.segment_stream import labels_in_time  # start-up
-        from sklseq.estimators.semicrf.semicrf_segmenter import closure_labels
 
         self._rule()
         self._check_rule_of_segments()
@@ -355,10 +354,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         for _, transformer in transformers:
             X = transformer.transform(X)
         max_span = getattr(transformers[-1][1], "max_span", None) if transformers else None
-        if rule.max_latency is None:
-            labels, times = closure_labels(segmenter, X, max_span)
-        else:
-            labels, times = labels_in_time(segmenter, X, max_span, rule, delay)
+        labels, times = labels_in_time(segmenter, X, max_span, rule, delay)
         offsets = np.cumsum([0, *(len(t) for t in times)])
         times = [np.minimum(t + delay, len(t) - 1) for t in times]
         empty = np.zeros(0, dtype=np.int64)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from copy import copy
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sklseq._lib.estimator import fitted_parameter
-from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.estimators.online.items import check_items, numbered_from, one_sequence
 from sklseq.estimators.online.pipelines import tagger_of
-from sklseq.estimators.online.stream import StreamModel
-from sklseq.estimators.semicrf.segment_source import label_limits
+from sklseq.estimators.online.stream import StreamModel, alone
 from sklseq.estimators.semicrf.semicrf_segmenter import (
     SemiCRFSegmenter,
     labels_of_rows,
-    span_scores,
+    rule_of_segments,
+    scores_of_steps,
 )
 from sklseq.inference.chain.online_rules import OnlineRule
-from sklseq.inference.chain.row_transitions import RowTransitions
-from sklseq.inference.segment.segment_closure import check_max_span, closure_of_sequence
-from sklseq.inference.segment.segmentations import SegmentPlan, SegmentSpans, SegmentTransitions
+from sklseq.inference.segment.segment_closure import SegmentRule, allowed, closures
 
 
 class SegmentEmission(NamedTuple):
@@ -42,106 +40,9 @@ class SegmentEmission(NamedTuple):
     latency: int
 
 
-class _Spans(NamedTuple):
-    # Known potentials of one sequence: kind, start, stop and scores of each; and the transition
-    # scores of its steps from ``base`` on, None if the model has no transition features.
-    kind: np.ndarray
-    start: np.ndarray
-    stop: np.ndarray
-    scores: np.ndarray
-    base: int
-    rows: RowTransitions | None
-
-    def transitions(self, first: int, n: int, further: int) -> RowTransitions | None:
-        # Those of steps ``first`` to n - 1 and of ``further`` unknown ones.
-        if self.rows is None:
-            return None
-        rows = self.rows.part(first - self.base, n - self.base)
-        none, empty = np.zeros(0, np.int32), np.zeros(further + 1, np.int64)
-        return rows.followed_by(
-            RowTransitions.unchecked(rows.shared, empty, none, none, rows.score[:0])
-        )
-
-    def into(self, step: int, transition: np.ndarray) -> np.ndarray:
-        # Scores (n_labels, n_labels) of transitions into segments that start at a step.
-        if self.rows is None:
-            return transition
-        return self.rows.take(np.array([step - self.base]))[0]
-
-
-class SegmentBeam:
-    """Pending steps of one sequence, from step ``first`` after a segment of ``label``.
-
-    The steps after a final segment are decoded as a sequence of their own, whose start scores are
-    the transition scores from the label of that segment.
-    """
-
-    def __init__(self, segmenter: SemiCRFSegmenter, max_span: int | None, rule: OnlineRule):
-        self._weights = segmenter.transition_, segmenter.start_, segmenter.end_
-        longest, outside = segmenter.max_segment_length_, fitted_parameter(segmenter, "outside")
-        self._limits = label_limits(segmenter.classes_, longest, outside)
-        self._max_span = segmenter.max_span_ if max_span is None else max_span
-        self._closes = rule.strategy == "closure"
-        self._most = np.inf if rule.max_latency is None else rule.max_latency
-        self.first, self.label = 0, -1
-
-    def settle(self, spans: _Spans, n: int) -> list[tuple[int, int, int]]:
-        """Return the segments that become final when n steps are known."""
-        found = []
-        if self._closes and n > self.first:
-            # An additional step without potentials represents the continuation of the sequence.
-            rows, times = self._best(spans, n, 1, np.zeros_like(self._weights[2]))
-            found += self._leave(rows[times < n - self.first])
-        while n - self.first > self._most:
-            found += self._leave(self._best(spans, n, 0, np.zeros_like(self._weights[2]))[0][:1])
-        return found
-
-    def leave_all(self, spans: _Spans, n: int, ended: bool) -> list[tuple[int, int, int]]:
-        """Return the best segmentation of all pending steps; ``ended``: the sequence ends here."""
-        if n == self.first:
-            return []
-        end = self._weights[2] if ended else np.zeros_like(self._weights[2])
-        return self._leave(self._best(spans, n, 0, end)[0])
-
-    def _leave(self, rows: np.ndarray) -> list[tuple[int, int, int]]:
-        if len(rows):
-            self.first, self.label = int(rows[-1, 1]), int(rows[-1, 2])
-        return [(i, j, k) for i, j, k in rows.tolist()]
-
-    def _best(
-        self, spans: _Spans, n: int, further: int, end: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        # The best segmentation of the pending steps, and the step at which each segment was
-        # certain.
-        transition, start, _ = self._weights
-        first, L = self.first, len(transition)
-        known = (spans.start >= first) & (spans.stop <= n)
-        lengths, offsets = np.array([n - first + further]), np.array([0, known.sum()])
-        part = spans.kind[known], spans.start[known] - first, spans.stop[known] - first
-        max_span = self._max_span if self._closes else 0
-        plan = SegmentPlan(SegmentSpans(lengths, offsets, *part), L, self._limits, max_span)
-        start = start if self.label < 0 else spans.into(first, transition)[self.label]
-        rows = spans.transitions(first, n, further)
-        chain = SegmentTransitions(transition, start, end, rows=rows)
-        rows, times = closure_of_sequence(plan, 0, plan.cell_scores(spans.scores[known]), chain)
-        rows[:, :2] += first
-        return rows, times
-
-
-def _known_spans(
-    segmenter: SemiCRFSegmenter, X: Any, max_span: int | None, base: int = 0
-) -> tuple[SegmentPotentials, list[_Spans]]:
-    # Potentials of sequences whose first step has the number ``base``; and, for each sequence, with
-    # their scores. Lengths of potentials are checked by max_span.
-    X, scores, rows = span_scores(segmenter, X, continued=base > 0)
-    check_max_span(X, segmenter.max_span_ if max_span is None else max_span)
-    steps, found = np.concatenate([[0], np.cumsum(X.lengths)]), []
-    for s in range(len(X)):
-        part = slice(X.offsets[s], X.offsets[s + 1])
-        ends = X.start[part] + base, X.stop[part] + base
-        of_steps = None if rows is None else rows.part(int(steps[s]), int(steps[s + 1]))
-        found.append(_Spans(X.kind[part], *ends, scores[part], base, of_steps))
-    return X, found
+def _rule_of(segmenter: SemiCRFSegmenter, max_span: int | None, rule: OnlineRule) -> SegmentRule:
+    most = -1 if rule.max_latency is None else rule.max_latency
+    return rule_of_segments(segmenter, max_span, rule.strategy == "closure", most)
 
 
 def labels_in_time(
@@ -151,18 +52,10 @@ def labels_in_time(
 
     ``held``: number of last steps that become known only at the end of the sequence.
     """
-    potentials, known = _known_spans(segmenter, X, max_span)
-    answers = []
-    for spans, n in zip(known, potentials.lengths.tolist()):
-        beam, rows, times = SegmentBeam(segmenter, max_span, rule), [], []
-        for t in range(1, n + 1 - held):
-            found = beam.settle(spans, t)
-            rows += found
-            times += [t - 1] * len(found)
-        rows += beam.leave_all(spans, n, ended=True)
-        times += [n - 1] * (len(rows) - len(times))
-        answers.append((np.array(rows, dtype=np.int64).reshape(-1, 3), np.array(times, dtype=int)))
-    return labels_of_rows(segmenter, potentials.lengths, answers)
+    X = segmenter._read(X)
+    steps, lengths = scores_of_steps(segmenter, X, max_span), X.lengths
+    answers = closures(_rule_of(segmenter, max_span, rule), steps, lengths, held)
+    return labels_of_rows(segmenter, lengths, answers)
 
 
 class SegmentStream:
@@ -172,7 +65,7 @@ class SegmentStream:
     is pending after ``max_latency`` or ``lag`` further tokens, the first segment of the best
     segmentation so far is emitted; it ends at the newest token at the latest. The following steps
     are decoded given its label. Segments of the outside label are left out. A failed call changes
-    nothing. It can be pickled.
+    nothing. It can be pickled. A call during another call of the same stream raises RuntimeError.
 
     Parameters
     ----------
@@ -187,7 +80,8 @@ class SegmentStream:
 
     Notes
     -----
-    Each push recomputes the features of the pending tokens and their best segmentation.
+    The cost of a push does not grow with the number of tokens before: it computes the potentials
+    that become known, from the new tokens and those that these potentials depend on.
 
     Examples
     --------
@@ -213,13 +107,29 @@ class SegmentStream:
         self._transformers, self._segmenter = tagger_of(model.estimator)
         last = self._transformers[-1][1] if self._transformers else None
         self._max_span = getattr(last, "max_span", None)
-        self.reset()
+        self._rule = _rule_of(self._segmenter, self._max_span, model.rule)
+        self._labels = self._segmenter.classes_.tolist()
+        self._outside = fitted_parameter(self._segmenter, "outside")
+        self._beam = self._rule.beam()
+        self._lock = Lock()
+        self._begin()
 
+    def _begin(self) -> None:
+        self._beam.reset()
+        self._tokens: list = []  # the last tokens, on which later potentials depend
+        self.n_seen = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_beam": self._beam.state(), "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _beam=state["_rule"].beam(), _lock=Lock())
+        self._beam.restore(state["_beam"])
+
+    @alone
     def reset(self) -> None:
         """Forget the sequence; the next token is the first of another sequence."""
-        self._beam = SegmentBeam(self._segmenter, self._max_span, self._model.rule)
-        self._tokens: list = []  # tokens that features look back at, then pending tokens
-        self.n_seen = 0
+        self._begin()
 
     @property
     def n_pending(self) -> int:
@@ -241,6 +151,7 @@ class SegmentStream:
         """
         return self.push_many([item])
 
+    @alone
     def push_many(self, items: Any) -> list[SegmentEmission]:
         """Take several tokens at once: the same segments, faster.
 
@@ -256,15 +167,12 @@ class SegmentStream:
         tokens = [x.copy() if isinstance(x, (dict, list, np.ndarray)) else x for x in items]
         if not tokens:
             return []
-        beam, window, n_seen = copy(self._beam), self._tokens + tokens, self.n_seen + len(tokens)
-        spans, found = self._spans(window, n_seen), []
-        for n in range(self.n_seen + 1, n_seen + 1):
-            rows = beam.settle(spans, max(0, n - self._model.after))
-            found += self._emissions(rows, n)
-        self._beam, self.n_seen = beam, n_seen
-        self._tokens = window[max(0, len(window) - self.n_pending - self._model.before) :]
-        return found
+        window, n_seen = self._tokens + tokens, self.n_seen + len(tokens)
+        found = self._push(window, n_seen, max(0, n_seen - self._model.after), settles=True)
+        self._tokens, self.n_seen = window[-self._n_kept :] if self._n_kept else [], n_seen
+        return self._emissions(found)
 
+    @alone
     def commit(self) -> list[SegmentEmission]:
         """Make all pending segments final now, those of the best segmentation so far.
 
@@ -274,6 +182,7 @@ class SegmentStream:
         """
         return self._all(ended=False)
 
+    @alone
     def flush(self) -> list[SegmentEmission]:
         """End the sequence; return its pending segments. The next token begins another sequence.
 
@@ -282,7 +191,7 @@ class SegmentStream:
         list of SegmentEmission
         """
         found = self._all(ended=True)
-        self.reset()
+        self._begin()
         return found
 
     @property
@@ -291,23 +200,43 @@ class SegmentStream:
         return copy(self)._all(ended=True)
 
     def _all(self, ended: bool) -> list[SegmentEmission]:
+        # The best segmentation of all pending tokens, which leave.
         if self.n_pending == 0:
             return []
-        beam, spans = copy(self._beam), self._spans(self._tokens, self.n_seen)
-        rows = beam.leave_all(spans, self.n_seen, ended)
-        self._beam = beam
-        self._tokens = self._tokens[max(0, len(self._tokens) - self._model.before) :]
-        return self._emissions(rows, self.n_seen)
+        state = self._beam.state()
+        end = self._rule.end if ended else np.zeros_like(self._rule.end)
+        try:
+            if self._beam.n < self.n_seen:
+                self._push(self._tokens, self.n_seen, self.n_seen, settles=False)
+            found = allowed(self._beam.best(end, True))
+        except ValueError:
+            self._beam.restore(state)
+            raise
+        return self._emissions(np.insert(found, 3, self.n_seen - 1 - self._model.after, axis=1))
 
-    def _emissions(self, rows: list[tuple[int, int, int]], n: int) -> list[SegmentEmission]:
-        labels = self._segmenter.classes_.tolist()
-        outside = fitted_parameter(self._segmenter, "outside")
-        return [SegmentEmission(i, j, labels[k], n - j) for i, j, k in rows if labels[k] != outside]
-
-    def _spans(self, window: list, n_seen: int) -> _Spans:
-        # Potentials of the window, which ends with the newest token.
-        base, X = n_seen - len(window), one_sequence(window)
+    def _push(self, window: list, n_seen: int, known: int, settles: bool) -> np.ndarray:
+        # Add the steps up to ``known`` to the beam. The window ends with the newest token; only the
+        # tokens on which new potentials depend are used.
+        n, base = self._beam.n, n_seen - len(window)
+        X = one_sequence(window)
         with numbered_from(lambda s, t: f"{base + t} of the stream"):
             for _, transformer in self._transformers:
                 X = transformer.transform(X)
-            return _known_spans(self._segmenter, X, self._max_span, base)[1][0]
+            X = self._segmenter._read(X)
+            steps = scores_of_steps(self._segmenter, X, self._max_span, continued=base > 0)
+        known = max(n, known)
+        return allowed(self._beam.push(*steps.part(n - base, known - base, base), settles))
+
+    @property
+    def _n_kept(self) -> int:
+        # The number of tokens on which potentials of later steps depend.
+        return self._model.before + self._rule.max_span - 1 + self._model.after
+
+    def _emissions(self, found: np.ndarray) -> list[SegmentEmission]:
+        # Of rows (start, stop, label, newest known step).
+        labels, after = self._labels, self._model.after
+        return [
+            SegmentEmission(i, j, labels[k], t + 1 + after - j)
+            for i, j, k, t in found.tolist()
+            if labels[k] != self._outside
+        ]

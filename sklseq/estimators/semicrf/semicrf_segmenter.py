@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial, update_wrapper
 from types import MethodType
 from typing import Any, Generic, TypeVar
@@ -61,7 +61,12 @@ from sklseq.inference.chain.linear_chain import (
     check_n_samples,
 )
 from sklseq.inference.chain.row_transitions import RowTransitions
-from sklseq.inference.segment.segment_closure import check_max_span, closure_of_sequence
+from sklseq.inference.segment.segment_closure import (
+    SegmentRule,
+    StepScores,
+    check_max_span,
+    closures,
+)
 from sklseq.inference.segment.segmentations import (
     SegmentPlan,
     SegmentSpans,
@@ -429,27 +434,31 @@ class SemiCRFSegmenter(
             raise other_width(potentials.shape[1], self.n_features_in_, origin)
         return potentials
 
-    def _program(self, X: SegmentPotentials, spans: Any = None, apart: int | None = 0):
+    def _program(self, X: SegmentPotentials, asked: Any = None):
         """Return (plan, padded scores of its cells, transitions) of sequences."""
-        L, row = len(self.classes_), None
-        scores = np.zeros((0, L))
+        (scores, row, rows), spans = self._scores(X), X
+        if asked is not None:  # the spans asked for are added as potentials of score 0
+            scores, spans = _with_queries(X, scores if row is None else scores[row], asked)
+            row = None
+        plan = SegmentPlan(spans, len(self.classes_), self._limits())
+        chain = SegmentTransitions(self.transition_, self.start_, self.end_, rows=rows)
+        return plan, plan.cell_scores(scores, row), chain
+
+    def _scores(self, X: SegmentPotentials, continued: bool = False) -> tuple:
+        # Scores of distinct potentials, the number of each potential among them (None: its own),
+        # and scores of transitions; ``continued``: there are steps before those of X.
+        scores, row = np.zeros((0, len(self.classes_))), None
         if X.n_potentials:
             scores, row = X.rows @ self.coef_, X.row
-        if spans is None:
-            spans = X
-        else:  # the spans asked for are added as potentials of score 0
-            scores, spans = _with_queries(X, scores if row is None else scores[row], spans)
-            row = None
-        plan = SegmentPlan(spans, L, self._limits(), apart)
-        weights, rows = (self.transition_, self.start_, self.end_), self._row_transitions(X)
+        weights = self.transition_, self.transition_coef_
+        rows = transitions_of_starts(X, *weights, continued)
         entries = () if rows is None else (rows.score,)
-        if any(np.isnan(part).any() for part in (scores, *weights, *entries)):
+        if any(np.isnan(x).any() for x in (scores, weights[0], self.start_, self.end_, *entries)):
             raise ValueError(
                 "coef_, transition_, start_, end_ or transition_coef_ holds NaN; fit again, or "
                 "load the model again."
             )
-        chain = SegmentTransitions(*weights, rows=rows)
-        return plan, plan.cell_scores(scores, row), chain
+        return scores, row, rows
 
     def _row_transitions(self, X: SegmentPotentials) -> RowTransitions | None:
         return transitions_of_starts(X, self.transition_, self.transition_coef_)
@@ -807,19 +816,12 @@ class SemiCRFSegmenter(
         ValueError
             If a potential spans more than ``max_span`` steps.
         """
-        answers = []
-        for rows, times in self._closures(self._read(X), max_span):
+        X, answers = self._read(X), []
+        steps, rule = scores_of_steps(self, X, max_span), rule_of_segments(self, max_span)
+        for rows, times in closures(rule, steps, X.lengths):
             kept = self.classes_[rows[:, 2]] != self._outside
             answers.append((write_segments(rows, self.classes_, self._outside), times[kept]))
         return answers
-
-    def _closures(self, X: SegmentPotentials, max_span: int | None) -> Iterator[tuple]:
-        # (segments, times) of each sequence.
-        max_span = self.max_span_ if max_span is None else max_span
-        check_max_span(X, max_span)
-        plan, psi, chain = self._program(X, apart=max_span)
-        for s in range(len(X)):
-            yield closure_of_sequence(plan, s, psi, chain)
 
     def score(
         self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
@@ -845,12 +847,6 @@ class SemiCRFSegmenter(
         return float(span_f1(true, self.predict_labels(X), sample_weight=sample_weight))
 
 
-def closure_labels(segmenter: SemiCRFSegmenter, X: Any, max_span: int | None) -> tuple[list, list]:
-    """Return IOB2 labels and the time when each is final, for :class:`OnlineDecoder`."""
-    X = segmenter._read(X)
-    return labels_of_rows(segmenter, X.lengths, segmenter._closures(X, max_span))
-
-
 def labels_of_rows(
     segmenter: SemiCRFSegmenter, lengths: np.ndarray, answers: Iterable
 ) -> tuple[list, list]:
@@ -864,19 +860,27 @@ def labels_of_rows(
     return labels, times
 
 
-def span_scores(
-    segmenter: SemiCRFSegmenter, X: Any, continued: bool
-) -> tuple[SegmentPotentials, np.ndarray, RowTransitions | None]:
-    """Return the potentials of sequences, their scores for each label, and scores of transitions.
+def scores_of_steps(
+    segmenter: SemiCRFSegmenter, X: SegmentPotentials, max_span: int | None, continued: bool = False
+) -> StepScores:
+    """Return the scores of all steps; raise a ValueError if a potential is longer than max_span.
 
     ``continued``: whether each sequence has steps before it, so that its first step has transition
-    scores too. These are None without transition features.
+    scores too.
     """
-    X = segmenter._read(X)
-    if X.n_potentials == 0:
-        return X, np.zeros((0, len(segmenter.classes_))), None
-    weights = segmenter.transition_, segmenter.transition_coef_
-    return X, (X.rows @ segmenter.coef_)[X.row], transitions_of_starts(X, *weights, continued)
+    check_max_span(X, segmenter.max_span_ if max_span is None else max_span)
+    return StepScores.of(X, *segmenter._scores(X, continued))
+
+
+def rule_of_segments(
+    segmenter: SemiCRFSegmenter, max_span: int | None, closes: bool = True, most: int = -1
+) -> SegmentRule:
+    """Return the rule by which the segments of a model leave."""
+    return SegmentRule(
+        segmenter.transition_, segmenter.start_, segmenter.end_, segmenter._limits(),
+        segmenter.max_span_ if max_span is None else max_span, closes, most,
+        by_step=segmenter.transition_coef_ is not None,
+    )  # fmt: skip
 
 
 def _with_queries(X: SegmentPotentials, scores: np.ndarray, asked: tuple):

@@ -10,8 +10,7 @@ Two starts must be kept apart at the end of step e while
 * a cell closed at the start begins at one of them and stops after e (`pin`), or
 * a cell open at the start begins at r and stops after e, one start being at most r, the other
   beyond (`bar`), or
-* one of them is younger than the longest segment of a label that has such a limit (`pin`, too), or
-* one of them is younger than `apart`, which is larger if later cells are not known yet.
+* one of them is younger than the longest segment of a label that has such a limit (`pin`, too).
 """
 
 import numpy as np

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import heapq
 import numbers
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklseq._lib.cpu import load_kernel
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.types import ArrayLike
-from sklseq.inference.chain.row_transitions import TransitionLike
+from sklseq.inference.chain.row_transitions import RowTransitions, TransitionLike
 from sklseq.inference.segment.segmentations import (
-    BestPrefixes,
     SegmentSpans,
     as_spans,
+    best_segments,
     check_segmentations,
-    checked_input,
+    checked_scores,
+    planned,
 )
+
+_online = load_kernel("sklseq.inference.kernels._segment_online")
+
+BLOCK = 1024  # steps that a beam takes at once: it holds these and the pending ones
 
 
 def segment_closure(
@@ -64,8 +70,8 @@ def segment_closure(
 
     Notes
     -----
-    Cost O(n · max_span · n_labels + n · n_labels²) for n steps, and O(survivors) for each step to
-    find their last common ancestor.
+    Cost O(n · max_span · n_labels + n · n_labels²) for n steps. A count of the survivors after each
+    segment gives their last common ancestor, in O(n_labels) a step on average.
 
     References
     ----------
@@ -87,8 +93,16 @@ def segment_closure(
     """
     spans = as_spans(spans)
     check_max_span(spans, max_span)
-    plan, psi, chain = checked_input(spans, scores, transition, start, end, max_length, max_span)
-    answers = [closure_of_sequence(plan, s, psi, chain) for s in range(plan.n_sequences)]
+    scores, transition, ends, rows, limits = checked_scores(
+        spans, scores, transition, start, end, max_length
+    )
+    rule = SegmentRule(transition, *ends, limits, max_span, by_step=rows is not None)
+    if max_span is None and not limits.all():
+        plan, psi, chain = planned(spans, scores, transition, ends, rows, limits)
+        segments, best = best_segments(plan, psi, chain)
+        check_segmentations(best)
+        return segments, [np.full(len(x), n - 1) for x, n in zip(segments, spans.lengths)]
+    answers = list(closures(rule, StepScores.of(spans, scores, rows=rows), spans.lengths))
     return [a for a, _ in answers], [t for _, t in answers]
 
 
@@ -110,57 +124,112 @@ def check_max_span(spans: Any, max_span: int | None) -> None:
     )
 
 
-def closure_of_sequence(plan, s: int, psi: np.ndarray, chain) -> tuple[np.ndarray, np.ndarray]:
-    """Best segmentation of sequence s and the steps at which its segments are certain.
+class SegmentRule(NamedTuple):
+    """Scores of transitions, and the rule by which segments leave.
 
-    ``psi`` are the scores of all cells of ``plan``.
+    Attributes
+    ----------
+    transition, start, end : ndarray
+    limits : ndarray of shape (n_labels,)
+        The longest segment of each label; 0: any length.
+    max_span : int or None
+        The most steps that a potential spans; None only if all labels have a limit.
+    closes : bool
+        Whether segments leave when all survivors contain them.
+    most : int
+        The most steps that may be pending: then the first segment of the best segmentation leaves.
+        -1: any number.
+    by_step : bool
+        Whether steps have transition scores of their own.
     """
-    n, L = int(plan.steps[s + 1] - plan.steps[s]), plan.n_labels
-    if n == 0:
-        return np.zeros((0, 3), dtype=np.int64), np.zeros(0, dtype=np.int64)
-    best = BestPrefixes(plan, psi[plan.cells[s] : plan.cells[s + 1]], chain, s, s + 1)
-    check_segmentations(best.scores, s)
-    alpha, origin = best.alpha, best.origin
-    segments = best.as_list()[0][::-1].copy()
-    # before[e, y]: best label of the segment that ends at e if a segment of label y follows.
-    before = np.zeros((n + 1, L), dtype=np.int64)
-    first = int(plan.steps[s])
-    for e in range(1, n):
-        before[e] = (alpha[e - 1, :L, None] + chain.into(np.array([first + e]))[0]).argmax(axis=0)
-    starts = best.best_start[:, :L].astype(np.int64)
 
-    def parent(node: int) -> int:
-        # Node e · L + y is the best prefix whose last segment ends at e with label y. Its parent is
-        # the prefix without that segment, or 0 if the prefix is empty.
-        e, y = divmod(node, L)
-        start = int(starts[e - 1, y])
-        return start * L + int(before[start, y]) if start else 0
+    transition: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    limits: np.ndarray
+    max_span: int | None
+    closes: bool = True
+    most: int = -1
+    by_step: bool = False
 
-    times = np.full(len(segments), n - 1)
-    if not plan.apart:
-        return segments, times
-    done, shared = 0, 0
-    steps = plan.step_states[plan.steps[s] : plan.steps[s + 1] + 1] - plan.states[s]
-    for e in range(1, n):
-        # Survivors of step e: prefixes with an open segment, and those whose segment ends here.
-        a, b = steps[e], steps[e + 1]
-        v, y = np.nonzero(best.G[a:b, :L] > -np.inf)
-        begun = origin[a + v, y].astype(np.int64)
-        nodes = set(np.where(begun > 0, begun * L + before[begun, y], 0)[begun < e].tolist())
-        nodes.update((e * L + np.flatnonzero(alpha[e - 1, :L] > -np.inf)).tolist())
-        shared = max(shared, _common_ancestor(nodes, parent))
-        while done < len(segments) and segments[done, 1] <= shared // L:
-            times[done] = e - 1
-            done += 1
-    return segments, times
+    def beam(self):
+        """Return an empty beam."""
+        longest = int(self.limits.max())
+        apart = longest if self.limits.all() else max(longest, self.max_span)
+        scores = (np.ascontiguousarray(x, dtype=np.float64) for x in (self.transition, self.start))
+        return _online.SegmentBeam(
+            *scores, self.limits, apart, self.closes, self.most, self.by_step
+        )
 
 
-def _common_ancestor(nodes: set[int], parent) -> int:
-    # Last common ancestor: the latest node is replaced by its parent until one node is left.
-    heap = [-node for node in nodes]
-    heapq.heapify(heap)
-    while len(heap) > 1:
-        node = -heapq.heappop(heap)
-        if -heap[0] != node:
-            heapq.heappush(heap, -parent(node))
-    return -heap[0]
+class StepScores(NamedTuple):
+    """Potentials of all steps in order: by the step at which they stop, then by falling start.
+
+    Attributes
+    ----------
+    cuts : ndarray of shape (n_steps + 1,)
+        Potentials of each step.
+    kind, start, row : ndarray of shape (n_potentials,)
+    scores : ndarray of shape (n_rows, n_labels)
+        Potential p has the scores ``scores[row[p]]``.
+    rows : RowTransitions or None
+        Scores of transitions into segments that start at each step.
+    """
+
+    cuts: np.ndarray
+    kind: np.ndarray
+    start: np.ndarray
+    row: np.ndarray
+    scores: np.ndarray
+    rows: RowTransitions | None
+
+    @classmethod
+    def of(
+        cls, spans: Any, scores: np.ndarray, row: np.ndarray | None = None,
+        rows: RowTransitions | None = None,
+    ) -> StepScores:  # fmt: skip
+        """Those of potentials with ``scores[row]``; by default, ``scores``."""
+        first = np.cumsum(spans.lengths) - spans.lengths
+        step = np.repeat(first, np.diff(spans.offsets)) + spans.stop - 1
+        length = spans.stop - spans.start
+        order = np.argsort(step * (length.max(initial=0) + 1) + length, kind="stable")
+        counts = np.bincount(step, minlength=int(spans.lengths.sum()))
+        return cls(
+            np.concatenate([[0], np.cumsum(counts)]), spans.kind.astype(np.int8)[order],
+            spans.start[order], order if row is None else row[order], scores, rows,
+        )  # fmt: skip
+
+    def part(self, a: int, b: int, base: int = 0) -> tuple:
+        """Steps a to b - 1, as arguments of ``SegmentBeam.push``; ``base`` is added to starts."""
+        cells = slice(self.cuts[a], self.cuts[b])
+        into = None if self.rows is None else self.rows.take(np.arange(a, b))
+        scores = self.scores[self.row[cells]].astype(np.float64, copy=False)
+        return self.kind[cells], self.start[cells] + base, scores, self.cuts[a : b + 1], into
+
+
+def closures(
+    rule: SegmentRule, steps: StepScores, lengths: np.ndarray, held: int = 0
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Segments of each sequence, and the newest known step when each of them left.
+
+    ``held``: number of last steps that become known only at the end of their sequence.
+    """
+    beam, first = rule.beam(), 0
+    for s, n in enumerate(lengths.tolist()):
+        beam.reset()
+        left, known = [np.zeros((0, 4), dtype=np.int64)], max(0, n - held)
+        for a in range(0, known, BLOCK):
+            part = steps.part(first + a, first + min(a + BLOCK, known))
+            left.append(allowed(beam.push(*part, True), s))
+        allowed(beam.push(*steps.part(first + known, first + n), False), s)
+        left, rest = np.concatenate(left), allowed(beam.best(rule.end, False), s)
+        times = np.append(left[:, 3], np.full(len(rest), n - 1))
+        yield np.concatenate([left[:, :3], rest]), times
+        first += n
+
+
+def allowed(segments: np.ndarray | None, s: int = 0) -> np.ndarray:
+    """Return the answer of a beam of sequence s; raise if no segmentation is allowed."""
+    if segments is None:
+        check_segmentations(np.array([-np.inf]), s)
+    return segments

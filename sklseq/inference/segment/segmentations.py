@@ -114,10 +114,6 @@ class SegmentPlan:
     n_labels : int
     max_length : int, array-like of shape (n_labels,), or None
         The longest segment of each label; 0 in an array means any length.
-    apart : int or None, default=0
-        Starts are kept apart for at least this number of steps. States after a step then do not
-        depend on potentials that stop later, if these span at most ``apart`` steps. None: the
-        longest segment, or 0 if the length of some label is not limited.
 
     Attributes
     ----------
@@ -134,14 +130,12 @@ class SegmentPlan:
     distinguishes them: Sarawagi (2006, §3.1) with any number of groups instead of one.
     """
 
-    def __init__(self, spans: Any, n_labels: int, max_length: Any = None, apart: int | None = 0):
+    def __init__(self, spans: Any, n_labels: int, max_length: Any = None):
         self.n_labels, self.width = n_labels, _linear_chain.padded_width(n_labels)
         spans = as_spans(spans)
         self.steps = _cumulated(spans.lengths)
         self._join(spans)
         self._limit(max_length)
-        apart = self.drop if apart is None else min(apart, self.drop)
-        self.apart = apart if apart < NEVER else 0
         self._arrange()
         self.token_kinds, self.token_cells = self._of_tokens()
 
@@ -195,7 +189,7 @@ class SegmentPlan:
 
     def _arrange(self) -> None:
         # A longest length of 1 needs no states of its own: older starts cannot have these labels.
-        self.kept_apart = max(self.apart, self.longest if self.longest > 1 else 0)
+        self.kept_apart = self.longest if self.longest > 1 else 0
         n = int(self.steps[-1])
         self.step_states = np.zeros(n + 1, dtype=np.int64)
         self.entry = np.zeros(n, dtype=np.int64)
@@ -820,9 +814,20 @@ def check_segmentations(log_z: np.ndarray, first: int = 0) -> None:
         )
 
 
-def checked_input(spans, scores, transition, start, end, max_length, apart=0):
+def checked_input(spans, scores, transition, start, end, max_length):
     """Check the arguments; return (plan, padded scores of its cells, transitions)."""
     spans = as_spans(spans)
+    return planned(spans, *checked_scores(spans, scores, transition, start, end, max_length))
+
+
+def planned(spans, scores, transition, ends, rows, limits):
+    """Return (plan, padded scores of its cells, transitions) of checked arguments."""
+    plan = SegmentPlan(spans, len(limits), limits)
+    return plan, plan.cell_scores(scores), SegmentTransitions(transition, *ends, rows=rows)
+
+
+def checked_scores(spans, scores, transition, start, end, max_length):
+    """Check scores; return (scores, shared transitions, (start, end), rows, limits of labels)."""
     n_steps = int(spans.lengths.sum())
     if not isinstance(transition, RowTransitions):
         transition = as_numbers(transition, "transition")
@@ -843,13 +848,12 @@ def checked_input(spans, scores, transition, start, end, max_length, apart=0):
         2 * n_steps + len(scores) + 2, scores=scores, transition=transition, start=ends[0],
         end=ends[1], entries=entries,
     )  # fmt: skip
-    plan = SegmentPlan(spans, L, _check_max_length(max_length, L), apart)
-    return plan, plan.cell_scores(scores), SegmentTransitions(transition, *ends, rows=rows)
+    limits = np.zeros(L, dtype=np.int64)
+    limits[:] = 0 if max_length is None else _check_max_length(max_length, L)
+    return scores, transition, ends, rows, limits
 
 
 def _check_max_length(max_length: Any, n_labels: int) -> Any:
-    if max_length is None:
-        return None
     limits = np.asarray(max_length)
     single = limits.ndim == 0
     if (
