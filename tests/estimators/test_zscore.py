@@ -1,6 +1,7 @@
 """ZScoreTagger: three ways to its weights agree, and with the CRF's Newton step."""
 
 import pickle
+import tracemalloc
 import warnings
 from decimal import localcontext
 
@@ -483,6 +484,43 @@ def test_left_out_scores_hold_for_any_ridge_and_for_words_of_one_sequence(seed, 
         centre = found.emission - found.emission.mean(axis=1, keepdims=True)
         # Scores of equal columns are found to about 1e-16 / 1e-10, where a factor is given up.
         assert_allclose(centre, expected, rtol=0, atol=1e-4 * level)
+
+
+@pytest.mark.parametrize("loss", [None, "hamming"])
+@pytest.mark.parametrize("n_columns", [1, 7, 40, 120])
+def test_long_sequences_left_out_score_as_after_a_new_fit(n_columns, loss):
+    # Longer and shorter than the number of columns, which is below or above that of rows.
+    rng = np.random.default_rng(n_columns)
+    lengths = np.array([1, 9, 30, 4, 55])
+    offsets, n = np.concatenate([[0], np.cumsum(lengths)]), lengths.sum()
+    codes = rng.integers(0, 3, n).astype(np.int32)
+    rows = rng.normal(size=(n, n_columns)) + codes[:, None] * rng.normal(size=n_columns)
+    X, y = np.split(rows, offsets[1:-1]), np.split(codes, offsets[1:-1])
+    sample = Sample(rows, offsets, codes, np.ones(len(lengths)), 3)
+    cost = None if loss is None else 1 - np.eye(3)
+    for s, found in enumerate(LeaveOut(sample, cost, solve_dense).scores(0.3)):
+        others = [k for k in range(len(X)) if k != s]
+        tagger = ZScoreTagger(loss=loss, l2=0.3).fit([X[k] for k in others], [y[k] for k in others])
+        main, pairs = decompose(ChainWeights(tagger.coef_, tagger.transition_))
+        expected = extended_rows(X[s], np.array([0, len(X[s])]), 3) @ main
+        centre = found.emission - found.emission.mean(axis=1, keepdims=True)
+        assert_allclose(centre, expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
+        assert_allclose(found.transition(), pairs, rtol=1e-8, atol=1e-8 * np.abs(pairs).max())
+
+
+@pytest.mark.parametrize(("length", "n_columns"), [(100, 3), (1000, 3), (4000, 3), (2000, 30)])
+def test_leaving_out_takes_memory_linear_in_the_rows_of_a_sequence(length, n_columns):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, 3 * length).astype(np.int32)
+    sample = Sample(
+        rng.normal(size=(len(codes), n_columns)), np.arange(4) * length, codes, np.ones(3), 2
+    )
+    leave_out = LeaveOut(sample, 1 - np.eye(2), solve_dense)
+    tracemalloc.start()
+    assert sum(len(left.emission) for left in leave_out.scores(0.1)) == len(codes)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * len(codes) * (3 * n_columns + 30) + 100_000  # length² would be 128 MB
 
 
 @pytest.mark.parametrize("l2", [1e-10, 1e-8, 1e-4, 1.0])

@@ -114,10 +114,11 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
 
     Notes
     -----
-    Leaving out each sequence costs O(n_rows · n_features · min(n_rows, n_features)) once, and
-    O(n_rows · min(...)) for each ridge. Labels equal those of new fits, except where two labelings
-    tie up to rounding. This holds for an ``l2`` of at least about 1e-10 times the largest squared
-    norm of a column; below, some labels differ.
+    Leaving out each sequence costs O(n_rows · n_features · k) once, k = min(n_rows, n_features),
+    and O(n_rows · k · min(T, k)) for each ridge, in sequences of T rows: with few columns, it is
+    linear in the number of rows however long sequences are. Labels equal those of new fits, except
+    where two labelings tie up to rounding. This holds for an ``l2`` of at least about 1e-10 times
+    the largest squared norm of a column; below, some labels differ.
 
     Examples
     --------

@@ -60,6 +60,8 @@ class LeaveOut:
         Ẽ_s = (I - H_ss)⁻¹ E_s,     E = Y - H Y,
 
     and Yᵀ(I - H)Y of the other sequences is smaller by E_sᵀẼ_s, which gives the multiplier α.
+    H_ss = B Bᵀ for a block B of T_s rows and k = min(n_rows, n_columns) columns. A sequence of more
+    than k rows needs no matrix of T_s² numbers: (I - B Bᵀ)⁻¹ = I + B (I - BᵀB)⁻¹ Bᵀ (Woodbury).
     Where I - H_ss is nearly singular, because only this sequence has some feature and the ridge is
     tiny, the system of the other sequences is solved.
 
@@ -67,7 +69,7 @@ class LeaveOut:
     ``gram``, the kernel between all rows, replaces the products of ``sample.rows``.
 
     Cost O(n_rows · n_columns · min(n_rows, n_columns)) once, then for each ridge
-    O(n_rows · min(n_rows, n_columns) · n_labels + Σ_s T_s³);
+    O(n_rows · k · n_labels + Σ_s T_s · k · min(T_s, k)), which is linear in n_rows for k columns;
     O(n_rows · n_columns · min(n_rows, n_columns)) for each system that is solved.
     """
 
@@ -112,16 +114,15 @@ class LeaveOut:
     def scores(self, l2: float) -> Iterator[LeftOut]:
         """Scores of each sequence in turn; only differences between labelings are meaningful."""
         keep, L = self._filter(l2), self.sample.n_labels
-        E = self.Y - self.Z @ (keep[:, None] * self.ZY)
+        E, root = self.Y - self.Z @ (keep[:, None] * self.ZY), np.sqrt(keep)
         left = self.Y.T @ E
         for s, weight in enumerate(self.sample.weights):
             span = slice(*self.sample.offsets[s : s + 2])
-            Z, others = self.Z[span], self._others(s, weight)
-            inverse = np.eye(len(Z)) - (keep * Z) @ Z.T
-            if np.linalg.eigvalsh(inverse)[0] < LOST:
+            B, others = root * self.Z[span], self._others(s, weight)
+            own = _divided(B, E[span])
+            if own is None:
                 fitted, remaining = self._anew(span, 2 * L * l2)
             else:
-                own = np.linalg.solve(inverse, E[span])
                 fitted = (self.Y[span] - own) / self.root[span]
                 remaining = np.diag(others.labels) - (left - E[span].T @ own)  # S = YᵀHY
             # Rounded, so that ties (rows with only unknown features) go to the first label, as in
@@ -161,3 +162,13 @@ class LeaveOut:
         scale, natural = loss_scale(alpha, self.cost, L)
         emission = alpha * L * fitted - fitted @ costs
         return LeftOut(emission, 0.0, scale * table, self.rule.kappa(natural))
+
+
+def _divided(B: np.ndarray, E: np.ndarray) -> np.ndarray | None:
+    # (I - B Bᵀ)⁻¹ E, or None if I - B Bᵀ, whose eigenvalues below 1 are those of I - BᵀB, is nearly
+    # singular.
+    in_rows = len(B) <= B.shape[1]
+    inverse = np.eye(min(B.shape)) - (B @ B.T if in_rows else B.T @ B)
+    if np.linalg.eigvalsh(inverse)[0] < LOST:
+        return None
+    return np.linalg.solve(inverse, E) if in_rows else E + B @ np.linalg.solve(inverse, B.T @ E)
