@@ -13,6 +13,9 @@ MAX_OFFSET = 1000
 
 _PART = re.compile(r"\s*([^\[\]|%]+?)\s*\[\s*([+-]?\d+)\s*\]\s*")
 _MACRO = re.compile(r"%x\[\s*([+-]?\d+)\s*,\s*(\d+)\s*\]")
+_OTHER_COMMANDS = re.compile(
+    r"%[tmTMX]\[|%x\[\s*@"
+)  # of Wapiti: tests, matches, lower case, places
 # First letters of the lines of CRF++ and Wapiti.
 ROLES = {"U": STATE, "u": STATE, "B": TRANSITION, "b": TRANSITION, "*": STATE | TRANSITION}
 _FORMS = (
@@ -139,8 +142,14 @@ def _parse_tuple(template: Any) -> Template | None:
 def _parse_macros(text: str, columns: Sequence[str]) -> Template | None:
     if text[:1] not in ROLES:
         return None
+    if command := _OTHER_COMMANDS.search(text):
+        raise ValueError(
+            f"Template {text!r} has the command '{command[0]}' of Wapiti; only '%x[' with offsets "
+            "from the row is read. Give X a column with the values of the command, and read it by "
+            "'%x'."
+        )
     literals = _MACRO.sub("\0", text).split("\0")
-    if any("%" in literal for literal in literals):  # %m, %t, %X of Wapiti, or a typing error
+    if any("%" in literal for literal in literals):
         return None
     parts = []
     for offset, number in _MACRO.findall(text):
