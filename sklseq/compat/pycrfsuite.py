@@ -181,8 +181,9 @@ class Tagger:
             Which closes the model.
         """
         with open(file_name(name), "rb") as file:
-            is_crfsuite = file.read(4) == b"lCRF"
-        self._decoder = _of_crfsuite(name) if is_crfsuite else runtime.load(name)
+            begin = file.read(len(MAGIC))
+        _check_begin(begin, os.fspath(name))
+        self._decoder = runtime.load(name) if begin == MAGIC else _of_crfsuite(name)
         self._forget([])
         return contextlib.closing(self)
 
@@ -198,12 +199,9 @@ class Tagger:
         context manager
             Which closes the model.
         """
-        if not isinstance(value, bytes) or not value.startswith((b"lCRF", MAGIC)):
-            begin = value[:8] if isinstance(value, bytes) else value
-            raise ValueError(
-                f"value is neither an exported model nor CRFsuite's: it begins with {begin!r:.40}. "
-                "Give the bytes of a model file."
-            )
+        if not isinstance(value, bytes):
+            raise ValueError(f"value must be the bytes of a model file; got {value!r:.40}.")
+        _check_begin(value, "value")
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "model")
             with open(path, "wb") as file:
@@ -323,6 +321,14 @@ class Tagger:
         )
 
 
+def _check_begin(content: bytes, name: Any) -> None:
+    if not content.startswith((b"lCRF", MAGIC)):
+        raise ValueError(
+            f"{name} is neither a model file of CRFsuite nor one that sklseq.deployment.export "
+            f"wrote: it begins with {content[:8]!r}. Give the model file."
+        )
+
+
 def _of_crfsuite(path: Any) -> Decoder:
     from sklseq.deployment import describe
     from sklseq.estimators.crf.crfsuite_model import read_crfsuite_model
@@ -395,6 +401,12 @@ class Trainer:
                 f"xseq and yseq must be equally long; got {len(items)} items and {len(labels)} "
                 "labels."
             )
+        for label in labels:
+            if not isinstance(label, (str, bytes)):
+                raise TypeError(
+                    f"yseq must be a list of strings; got the label {label!r:.40} "
+                    f"({type(label).__name__})."
+                )
         self._data.append((items, labels, int(group)))
 
     def clear(self) -> None:

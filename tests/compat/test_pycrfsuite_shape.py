@@ -66,10 +66,13 @@ def test_bytes_and_closing(model):
     for call in (tagger.labels, tagger.tag, tagger.info):
         with pytest.raises(ValueError, match="The tagger is not opened"):
             call()
-    with pytest.raises(ValueError, match="neither an exported model"):
+    with pytest.raises(ValueError, match="is neither a model file of CRFsuite nor"):
         tagger.open_inmemory(b"xx")
     with pytest.raises(FileNotFoundError):
         tagger.open("no such file")
+    model.with_name("junk").write_bytes(b"not a model")
+    with pytest.raises(ValueError, match=r"junk is neither a model file of CRFsuite.*b'not a mo'"):
+        tagger.open(model.with_name("junk"))
 
 
 def test_wrong_calls(model):
@@ -193,9 +196,13 @@ def test_calls_in_detail(model):
     tagger.close()
     with pytest.raises(ours.CRFSuiteError, match="not opened"):
         tagger.info()
-    for wrong in (b"", "text"):
-        with pytest.raises(ValueError, match="value is neither an exported model nor CRFsuite's"):
-            tagger.open_inmemory(wrong)
+    with pytest.raises(ValueError, match="value is neither a model file of CRFsuite nor"):
+        tagger.open_inmemory(b"")
+    with pytest.raises(ValueError, match="value must be the bytes of a model file; got 'text'"):
+        tagger.open_inmemory("text")
+    for module in (theirs, ours):
+        with pytest.raises(TypeError):
+            module.Trainer(verbose=False).append([["a"]], [1])
     assert theirs.CRFSUITE_VERSION == ours.CRFSUITE_VERSION
 
 

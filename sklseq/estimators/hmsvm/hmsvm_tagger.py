@@ -361,8 +361,10 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         advice = "raise max_iter or tol, or lower C"
         if result.message == ROUNDING:
             advice = "rounding keeps the gap from getting smaller: raise tol, or lower C"
-        elif self.solver_ != "smoothing" and self.kernel == "linear":
-            advice += ", scale the columns of X to similar sizes, or take solver='smoothing'"
+        elif self.kernel == "linear":
+            advice += ", or scale the columns of X, e.g. by PerToken(StandardScaler())"
+            if self.solver_ != "smoothing":
+                advice += ", or take solver='smoothing'"
         if np.isinf(self.C):
             advice = (
                 "a hard margin needs separable data: if these are not, no number of passes is "
