@@ -1,11 +1,13 @@
 """Online decoding: curves of all strategies, and speed. Prints Markdown tables.
 
-Two tasks: CoNLL-2000, test sentences joined in documents of 20, a CRF with all states and c2 = 1;
+Tasks: CoNLL-2000, test sentences joined in documents of 20, a CRF with all states and c2 = 1;
 and the fields of Enron e-mails. With SKLSEQ_DATA they are read from `conll2000/` and
-`enron-email-fields/`; what is missing is replaced by generated contact documents. Disagreement is
+`enron-email-fields/`; what is missing is replaced by generated contact documents. "states" compares
+settings on states that last and on other corpora. Disagreement is
 with Viterbi's algorithm on whole documents. Latency is given in rows, by which rules count, and in
 tokens, which includes those that features look ahead.
-"early" are the rules that decide one row earlier than the paper's, which is the default.
+"early" are the rules that decide one row earlier than the paper's. The default is "step, forward,
+restart conflict, early", the paper's rules are "viterbi, restart always".
 """
 
 import argparse
@@ -17,6 +19,8 @@ from statistics import median
 from time import perf_counter
 
 import numpy as np
+from _corpora import corpus
+from bench_which import gestures
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 
@@ -24,7 +28,7 @@ from sklseq import CRFTagger, OnlineDecoder
 from sklseq.datasets import make_contacts, read_conll
 from sklseq.features import TemplateFeatures
 from sklseq.inference import decode_online, viterbi
-from sklseq.metrics import span_f1
+from sklseq.metrics import span_f1, token_accuracy
 
 COSTS = (1.0, 0.5, 0.3, 0.2, 0.1, 0.05, 0.04, 0.03, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0003, 0.0001)
 SIZES = (2, 3, 4, 5, 6, 8, 10, 15, 20, 30)
@@ -150,6 +154,7 @@ class Task:
 
 
 RESTARTS = ("always", "conflict")
+PAPER = {"belief": "viterbi", "restart": "always"}
 
 
 def curves(task):
@@ -160,7 +165,7 @@ def curves(task):
         "closure, early": [("", task.row(strategy="closure"))],
     }
     for restart in RESTARTS:
-        rule = {"restart": restart}
+        rule = PAPER | {"restart": restart}
         rows = [(w, task.row(strategy="chunk", window_size=w, **rule)) for w in SIZES]
         answers[f"chunk, restart {restart}"] = rows
         answers[f"lag, restart {restart}"] = [(k, task.row(lag=k, **rule)) for k in LAGS]
@@ -169,7 +174,7 @@ def curves(task):
                 rule = {"strategy": strategy, "belief": belief, "restart": restart, "early": early}
                 rows = [(c, task.row(latency_cost=c, **rule)) for c in COSTS]
                 answers[f"{strategy}, {belief}, restart {restart}{', early' * early}"] = rows
-    rule = {"uncertainty": "entropy", "early": False}
+    rule = PAPER | {"uncertainty": "entropy", "early": False}
     answers["step, entropy"] = [(c, task.row(latency_cost=c, **rule)) for c in COSTS]
     return answers
 
@@ -319,8 +324,8 @@ def print_speed(task):
     )
     rules = {
         "step, λ = 0.02": {"latency_cost": 0.02},
-        "step, λ = 0.02, restart conflict": {"latency_cost": 0.02, "restart": "conflict"},
-        "step, λ = 0.02, forward filter": {"latency_cost": 0.02, "belief": "forward"},
+        "step, λ = 0.02, best paths, restart always": PAPER | {"latency_cost": 0.02},
+        "step, λ = 0.02, best paths": {"latency_cost": 0.02, "belief": "viterbi"},
         "window, λ = 0.05": {"strategy": "window", "latency_cost": 0.05},
         "closure": {"strategy": "closure"},
         "lag 2": {"lag": 2},
@@ -371,6 +376,7 @@ LINES = {
     "window, viterbi, restart always": ("variable window, the paper's rule", "#b3312c", "^", "--"),
     "step, viterbi, restart always, early": ("step, one row earlier", "#0b6fa4", "o", "-"),
     "window, viterbi, restart always, early": ("variable window, earlier", "#b3312c", "^", "-"),
+    "step, forward, restart conflict, early": ("step, the default", "black", "o", "-"),
 }
 CLOSURES = {"closure": ("lossless, the paper's", "--"), "closure, early": ("lossless", "-")}
 GOALS = {"conll2000": 0.1, "enron": 1.0, "contacts": 1.0}
@@ -408,7 +414,7 @@ def draw_waits(ax, task, answers):
     for k, early in enumerate((False, True)):
         name = f"step, viterbi, restart always{', early' * early}"
         _, cost = min((m[0], cost) for cost, m in answers[name] if m[1] <= goal)
-        latency = task.decode(latency_cost=cost, early=early).latency
+        latency = task.decode(latency_cost=cost, early=early, **PAPER).latency
         share = 100 * np.bincount(np.minimum(latency, 11), minlength=12) / len(latency)
         label = f"{LINES[name][0]}, λ = {cost}: mean {latency.mean():.2f} rows"
         colors = {"color": "#0b6fa4", "alpha": 1.0 if early else 0.4}
@@ -451,14 +457,73 @@ def report(task, spans):
     return answers
 
 
+# --- Defaults -----------------------------------------------------------------------------------
+
+RULES = {
+    "filtered posterior": {"lag": 0, "decide": "marginal"},
+    "default": {},
+    "λ = 0.001": {"latency_cost": 0.001},
+    "λ = 0.0001": {"latency_cost": 0.0001},
+    "marginal": {"decide": "marginal"},
+    "window": {"strategy": "window"},
+    "lag 0": {"lag": 0},
+    "lag 20": {"lag": 20},
+    "closure": {"strategy": "closure"},
+    "paper, early": PAPER,
+    "paper": PAPER | {"early": False},
+    "paper, lag 0": PAPER | {"lag": 0},
+    "paper, lag 20": PAPER | {"lag": 20},
+}
+
+
+def states():
+    """20 + 20 sequences of 2 states that last: means half a standard deviation apart."""
+    rng = np.random.default_rng(0)
+
+    def some(n):
+        y = [np.repeat(rng.integers(2, size=10), 200) for _ in range(n)]
+        return [rng.normal(loc=0.5 * z[:, None]) for z in y], y
+
+    return *some(20), *some(20)
+
+
+def of_corpus(name, n=3000):
+    X, y = corpus(name)
+    order = np.arange(len(y))
+    if name == "protein-cb513":
+        order, n = np.random.default_rng(0).permutation(len(y)), len(y) // 2
+    train, test = order[:n], order[n : n + 1500]
+    return X[train], [y[s] for s in train], X[test], [y[s] for s in test]
+
+
+def print_defaults():
+    """Accuracy, span F1 and latency of a CRF with default settings, by many rules."""
+    given = {"states": (states(), {}), "gestures": (gestures(), {})}
+    given["CB513"] = of_corpus("protein-cb513"), {}
+    given["CoNLL-2002"] = of_corpus("conll2002"), {}
+    given["CoNLL-2002, iob2"] = given["CoNLL-2002"][0], {"constraints": "iob2"}
+    for name, ((X, y, X_test, y_test), options) in given.items():
+        model = FrozenEstimator(CRFTagger(**options).fit(X, y))
+        print(
+            f"\n{name}\n\n| rule | accuracy % | span F1 % | latency, rows |\n|---|---:|---:|---:|"
+        )
+        for what, rule in RULES.items():
+            decoded = OnlineDecoder(model, **rule).decode(X_test)
+            labels, waits = decoded.labels, [t - np.arange(len(t)) for t in decoded.times]
+            f1 = f"{100 * span_f1(y_test, labels):.2f}" if name.startswith("CoNLL") else ""
+            right = 100 * token_accuracy(y_test, labels)
+            print(f"| {what} | {right:.2f} | {f1} | {np.concatenate(waits).mean():.2f} |")
+
+
 def print_spans(task):
     print("\n| strategy | span F1 | token accuracy % | latency, rows |\n|---|---:|---:|---:|")
     print_span_row(task, "Viterbi", task.best, 0)
     for strategy in ("step", "window"):
-        for restart in RESTARTS:
+        for restart, belief in product(RESTARTS, ("viterbi", "forward")):
             for cost in (0.2, 0.05, 0.01):
-                paths = task.decode(strategy=strategy, restart=restart, latency_cost=cost)
-                name = f"{strategy}, λ = {cost}, restart {restart}"
+                rule = {"restart": restart, "belief": belief, "latency_cost": cost}
+                paths = task.decode(strategy=strategy, **rule)
+                name = f"{strategy}, {belief}, λ = {cost}, restart {restart}"
                 print_span_row(task, name, paths.labels, paths.latency.mean())
 
 
@@ -473,18 +538,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--max-iter", type=int, default=150, help="of training; default 150")
     parser.add_argument("--figure", help="also draw the curves and waiting times to this file")
-    parser.add_argument("--task", choices=["conll2000", "enron", "contacts"], action="append")
+    parser.add_argument(
+        "--task", choices=["conll2000", "enron", "contacts", "states"], action="append"
+    )
     args = parser.parse_args()
     there = {"conll2000": data_folder("conll2000"), "enron": data_folder("enron-email-fields")}
     chosen = args.task or [name for name, folder in there.items() if folder] or ["contacts"]
     reports = []
-    for name in chosen:
+    if "states" in chosen:
+        print_defaults()
+    for name in (name for name in chosen if name != "states"):
         model, X, y = {"conll2000": conll2000, "enron": enron, "contacts": contacts}[name](
             args.max_iter
         )
         task = Task(name, model, X, y)
         reports.append((task, report(task, spans=name != "contacts")))
-    if args.figure:
+    if args.figure and reports:
         draw(reports, args.figure)
 
 

@@ -135,8 +135,8 @@ class OnlineReference:
 
     def __init__(
         self, transition, start=None, end=None, *, strategy="step", latency_cost=0.01,
-        uncertainty="error", belief="viterbi", window_size=None, max_latency=None,
-        restart="always", early=True,
+        uncertainty="error", belief="forward", window_size=None, max_latency=None,
+        restart="conflict", early=True,
     ):  # fmt: skip
         self.transition = np.asarray(transition, dtype=np.float64)
         zeros = np.zeros(self.transition.shape[-1])
@@ -164,22 +164,23 @@ class OnlineReference:
             return
         last, self.psi[-1] = self.psi[-1], self.psi[-1] + self.end
         while len(self.labels) < len(self.psi):
-            delta, paths, _ = self._beam(ended=self.psi[-1] is not last)
+            ended = self.psi[-1] is not last
+            delta, paths, _, belief = self._beam(ended)
             if (delta > -np.inf).any():
-                self._emit(paths[delta.argmax()])
+                self._emit(paths[(delta if ended else belief).argmax()])
             elif self.psi[-1] is last:
                 raise ValueError("No label is allowed after those that were emitted.")
             else:  # emitted labels forbid every end label
                 self.psi[-1] = last
 
     def commit(self, n: int) -> None:
-        """Emit the n oldest pending labels of the best path so far."""
+        """Emit the n oldest pending labels, on the path of the likeliest label so far."""
         wanted = len(self.labels) + n
         while len(self.labels) < wanted:
-            delta, paths, _ = self._beam()
+            delta, paths, _, belief = self._beam()
             if not (delta > -np.inf).any():
                 raise ValueError("No label is allowed after those that were emitted.")
-            self._emit(paths[delta.argmax(), :n])
+            self._emit(paths[belief.argmax(), :n])
 
     def _into(self, t):
         # Transition scores into row t.
@@ -190,8 +191,9 @@ class OnlineReference:
         return forward(psi, self.transition[rows])[-1]
 
     def _beam(self, ended=False):
-        # (δ_T, paths, P_T), where paths[b] has the labels t0 to T of the best path that ends in b.
-        # δ_T(b) is -inf if b does not survive.
+        # (δ_T, paths, P_T, logs), where paths[b] has the labels t0 to T of the best path that ends
+        # in b, and logs are δ_T or those of the forward filter. δ_T(b) and logs(b) are -inf if b
+        # does not survive.
         first, t0 = self.restarted, len(self.labels)
         psi = np.array(self.psi[first:])
         if first:  # the label before this row is given
@@ -203,34 +205,34 @@ class OnlineReference:
             paths = np.hstack([paths[scores.argmax(axis=0)], np.arange(len(delta))[:, None]])
             delta = row + scores.max(axis=0)
         belief = self._forward(psi, first) if self.belief == "forward" else delta
-        with np.errstate(invalid="ignore"):
-            p = np.where(delta > -np.inf, np.exp(belief - belief.max()), 0)
+        alive, p = delta > -np.inf, None
         if self.early and not ended:
-            delta, p = self._one_row_ahead(delta, belief, p)
+            alive, p = self._one_row_ahead(delta)
+        logs = np.where(alive, belief, -np.inf)
         with np.errstate(invalid="ignore"):
-            return delta, paths[:, t0 - first :], p / p.sum()
+            if p is None or self.belief == "forward":
+                p = np.exp(logs - logs.max())
+            return np.where(alive, delta, -np.inf), paths[:, t0 - first :], p / p.sum(), logs
 
-    def _one_row_ahead(self, delta, belief, p):
-        # Survivors are the best predecessors of the labels of row T + 1, and the last label of the
-        # best path if the sequence ends at T. Beliefs are those of row T + 1 with equal scores for
-        # its labels. If no label may follow, survivors and beliefs stay as they are.
+    def _one_row_ahead(self, delta):
+        # (survivors, beliefs of best paths). Survivors are the best predecessors of the labels of
+        # row T + 1, and the last label of the best path if the sequence ends at T. Beliefs are
+        # those of row T + 1 with equal scores for its labels, or None if no label may follow.
         ahead, last = delta[:, None] + self.transition, delta + self.end
         best, before = ahead.max(axis=0), ahead.argmax(axis=0)
         reached = best > -np.inf
         alive = np.bincount(before[reached], minlength=len(delta)) > 0
         if last.max() > -np.inf:
             alive[last.argmax()] = True
-        if self.belief == "forward" and reached.any():
-            onward = logsumexp(belief[:, None] + self.transition, axis=1)
-            p = np.exp(np.where(alive, onward, -np.inf) - onward[alive].max())
-        elif reached.any():
-            p = np.zeros_like(best)  # bincount would round extended precision
-            np.add.at(p, before, np.exp(best - best.max()))
-        return (np.where(alive, delta, -np.inf), p) if alive.any() else (delta, p)
+        if not reached.any():
+            return (alive if alive.any() else delta > -np.inf), None
+        p = np.zeros_like(best)  # bincount would round extended precision
+        np.add.at(p, before, np.exp(best - best.max()))
+        return alive, p
 
     def measure(self) -> tuple[float, np.ndarray]:
         """M_T(t0) and P̃_T(t0, ·) for the oldest pending row (§3.3.1)."""
-        delta, paths, p = self._beam()
+        delta, paths, p, _ = self._beam()
         pp = np.bincount(paths[:, 0], p, minlength=len(delta))
         if callable(self.uncertainty):
             return self.uncertainty(pp), pp
@@ -254,9 +256,9 @@ class OnlineReference:
         return len(labels) > 0
 
     def _emit_some(self) -> bool:
-        delta, paths, p = self._beam()
+        delta, paths, p, logs = self._beam()
         n, waited = paths.shape[1], paths.shape[1] - 1
-        best, overdue = delta.argmax(), waited >= self.max_latency
+        best, overdue = logs.argmax(), waited >= self.max_latency
         if self.strategy == "chunk":
             return n >= self.window_size and self._emit(paths[best])
         survivors = paths[delta > -np.inf]
@@ -270,6 +272,8 @@ class OnlineReference:
             m, pp = self.measure()
             due = overdue or (self.latency_cost > 0 and m <= patience)
             return due and self._emit([pp.argmax()])
+        if self.belief == "forward" and not n_agreed:
+            return overdue and self._emit([self.measure()[1].argmax()])
         return overdue and self._emit(paths[best, :1], lossless=n_agreed > 0)
 
     def _emit_window(self, delta, paths, p, patience, overdue) -> bool:

@@ -386,7 +386,8 @@ def test_stopping_time_is_within_the_factor_two_of_lemma_1(uncertainty, early):
         rng = np.random.default_rng(seed)
         emission, transition = rng.standard_normal((25, 3)), rng.standard_normal((3, 3))
         cost = float(rng.choice([0.003, 0.02, 0.1, 0.3]))
-        rule = {"uncertainty": uncertainty, "early": early}
+        belief = ("viterbi", "forward")[seed % 2]
+        rule = {"uncertainty": uncertainty, "early": early, "belief": belief}
         decoder = reference.OnlineReference(transition, **rule)
         m = []
         for row in emission:

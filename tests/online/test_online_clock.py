@@ -54,7 +54,8 @@ def test_after_a_commit_labels_are_viterbis_given_those_committed(strategy, earl
         L, n = int(rng.integers(2, 4)), int(rng.integers(2, 7))
         chain = [2 * rng.standard_normal(shape) for shape in ((L, L), L, L)]
         rows, rule = rng.standard_normal((n, L)), {"strategy": strategy, "latency_cost": 0}
-        stream = decoder_of(*chain, rule | {"early": early}).stream()
+        rule |= {"early": early, "belief": "viterbi", "restart": "always"}
+        stream = decoder_of(*chain, rule).stream()
         k = int(rng.integers(1, n))
         labels = [e.label for e in stream.push_potentials(rows[:k])]
         m = int(rng.integers(0, stream.n_pending + 1))

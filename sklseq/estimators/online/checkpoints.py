@@ -114,7 +114,7 @@ def check_state(checkpoint: dict, empty: dict, model: BaseEstimator, n_labels: i
             shape = (n, *like[name].shape[1:])
             _check_array(name, beam[name], like[name].dtype, shape, "(n_rows - n_emitted, ..)")
     _check_labels(beam, n, n_labels, model.rule)
-    _check_scores(beam)
+    _check_scores(beam, model.rule.belief)
     _check_items(checkpoint, beam, model)
 
 
@@ -150,13 +150,15 @@ def _within(values: np.ndarray, least: float, most: float) -> bool:
     return bool(((values >= least) & (values <= most)).all())
 
 
-def _check_scores(beam: dict) -> None:
+def _check_scores(beam: dict, belief: str) -> None:
     largest = np.finfo(float).max
     for name in ("vectors", "psi", "alpha", "filtered", "transition"):
         if name in beam and not _within(beam[name], -np.inf, largest):
             _refuse(name, "finite or -inf", beam[name])
     rows = [("vectors[0]", beam["vectors"][:1]), ("alpha", beam["alpha"])]
     rows += [("filtered", beam["filtered"][None])]
+    if belief == "forward":
+        rows += [("vectors[3]", beam["vectors"][3:])]
     for name, scores in rows:
         if (scores.max(axis=1) != 0).any():
             _refuse(name, "scores of which the largest of each row is 0", scores)

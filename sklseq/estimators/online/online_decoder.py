@@ -123,7 +123,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         M_T(t₀) ≤ latency_cost · (T + 1 - t₀),
 
     where T is the newest row, t₀ the oldest row without a label and M_T(t₀) the uncertainty of its
-    label. An emitted label never changes, and later labels are decoded conditionally on it.
+    label. An emitted label never changes.
 
     Parameters
     ----------
@@ -141,8 +141,9 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         certain.
     uncertainty : {"error", "entropy", "ambiguity"} or callable, default="error"
         The uncertainty M for "step".
-    belief : {"viterbi", "forward"}, default="viterbi"
-        The source of the distribution over labels: scores of best paths, or the forward filter.
+    belief : {"forward", "viterbi"}, default="forward"
+        The source of the distribution over labels: the forward filter, which sums over all paths,
+        or the scores of best paths.
     window_size : int, default=None
         The number of rows that "chunk" decodes together.
     max_latency : int, default=None
@@ -150,16 +151,17 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         that the features look ahead.
     lag : int, default=None
         Fixed lag: each label is emitted exactly that many rows later. Replaces ``strategy``.
-    restart : {"always", "conflict"}, default="always"
-        What happens to paths that contradict an emitted label. "always" drops them at once, as in
-        the paper, so that successive labels are consistent; this is better for spans. "conflict"
-        keeps them until a later label depends on them, so that fewer labels differ from those of
-        Viterbi's algorithm; this is better for single tokens.
+    restart : {"conflict", "always"}, default="conflict"
+        What happens to paths that contradict an emitted label. "conflict" keeps them unless a later
+        label is forbidden after the emitted one, so that evidence adds up over rows. "always" drops
+        them at once, as in the paper: a state that lasts is then never left if single rows say
+        little about it. It keeps spans whole at latencies near 0.
     early : bool, default=True
         Whether "step", "window" and "closure" use the best predecessor of each label of the next
-        row, which is known one row ahead. Labels are then emitted about one row earlier. False
-        gives the paper's rules, in which (T - t₀) is the price of waiting; models with transition
-        features always use these rules, since transitions into the next row are unknown. A decoder
+        row, which is known one row ahead. Labels are then emitted about one row earlier. False:
+        only rows up to T count, and (T - t₀) is the price of waiting, which with
+        ``belief="viterbi", restart="always"`` gives the paper's rules. Models with transition
+        features always have False, since transitions into the next row are unknown. A decoder
         that was pickled by an earlier version has False.
     decide : {"map", "marginal"}, default="map"
         The label that is emitted: "map" that of the best path, "marginal" the label of least
@@ -231,11 +233,11 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         strategy: str = "step",
         latency_cost: float = 0.01,
         uncertainty: str | Callable = "error",
-        belief: str = "viterbi",
+        belief: str = "forward",
         window_size: int | None = None,
         max_latency: int | None = None,
         lag: int | None = None,
-        restart: str = "always",
+        restart: str = "conflict",
         early: bool = True,
         decide: str = "map",
         label_costs: ArrayLike | None = None,

@@ -305,9 +305,10 @@ class OnlineStream:
     def commit(self, n: int | None = None) -> list[Emission]:
         """Make the oldest pending labels final now, for example because the source has paused.
 
-        The labels are those of the best path so far; the sequence continues. With
-        ``restart="always"``, later labels are those of the best path with the committed labels.
-        With ``restart="conflict"`` this holds only if a later label could not follow them.
+        The labels are those of the path of the likeliest label of the newest row (the best path
+        with ``belief="viterbi"``); the sequence continues. With ``restart="always"``, later labels
+        are those of the best path with the committed labels. With ``restart="conflict"`` this holds
+        only if a later label could not follow them.
 
         An item whose features depend on later items is labelled as if the sequence ended. Features
         of later items are not affected.

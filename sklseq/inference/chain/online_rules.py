@@ -42,10 +42,10 @@ class OnlineRule(NamedTuple):
     strategy: str = "step"
     latency_cost: float = 0.01
     uncertainty: str | Callable = "error"
-    belief: str = "viterbi"
+    belief: str = "forward"
     window_size: int | None = None
     max_latency: int | None = None
-    restart: str = "always"
+    restart: str = "conflict"
     early: bool = True
     decide: str = "map"
     label_costs: Any = None
@@ -177,8 +177,6 @@ class BeamScores(NamedTuple):
     n_labels : int
     top : float
         The largest transition score.
-    leave : ndarray of shape (width,)
-        log Σ_j exp(score(i, j)).
     largest : float
         The largest magnitude of emission scores for which no sum overflows.
     single : bool
@@ -194,7 +192,6 @@ class BeamScores(NamedTuple):
     end: np.ndarray
     n_labels: int
     top: float
-    leave: np.ndarray
     largest: float
     single: bool
     by_rows: bool
@@ -211,10 +208,9 @@ def _beam_scores(chain: Transitions) -> BeamScores:
     largest -= sum(max(float(x.max()), 0) for x in (np.append(score, entries), *ends))
     E = np.exp(score - top)
     E_t = np.ascontiguousarray(E.T)
-    leave = np.logaddexp.reduce(score, axis=1)
     single = chain.dtype == np.float32
     by_rows = chain.rows is not None
-    return BeamScores(score, E, E_t, *ends, chain.n_labels, top, leave, largest, single, by_rows)
+    return BeamScores(score, E, E_t, *ends, chain.n_labels, top, largest, single, by_rows)
 
 
 def new_beam(chain: Transitions, rule: OnlineRule):
@@ -255,11 +251,11 @@ def decode_online(
     strategy: str = "step",
     latency_cost: float = 0.01,
     uncertainty: str | Callable[[np.ndarray], float] = "error",
-    belief: str = "viterbi",
+    belief: str = "forward",
     window_size: int | None = None,
     max_latency: int | None = None,
     lag: int | None = None,
-    restart: str = "always",
+    restart: str = "conflict",
     early: bool = True,
     decide: str = "map",
     label_costs: ArrayLike | None = None,
@@ -285,8 +281,8 @@ def decode_online(
           at most ``latency_cost`` · (T + 1 - t₀). Labels on which all survivors agree leave before
           that is computed; t₀ is then the oldest row that remains.
         - "closure": labels leave when all survivors agree on them, so they are those of Viterbi.
-        - "chunk": ``window_size`` labels leave together, on the best path that continues the labels
-          emitted before.
+        - "chunk": ``window_size`` labels leave together, on the path of the likeliest label of the
+          newest row.
         - "viterbi": all labels leave at the end.
 
         With "step" and "window", labels on which all survivors agree leave as well.
@@ -296,30 +292,30 @@ def decode_online(
     uncertainty : {"error", "entropy", "ambiguity"} or callable, default="error"
         M of "step": 1 - max P̃; the entropy, in nats; 1 while survivors disagree; or a function of
         the array P̃, of shape (n_labels,), that returns a number.
-    belief : {"viterbi", "forward"}, default="viterbi"
-        P_T(b): proportional to the weight exp(score) of the best path, or to the sum of the weights
-        of all paths (the forward filter). It is the belief that b precedes row T + 1 if all labels
-        of that row have equal scores.
+    belief : {"forward", "viterbi"}, default="forward"
+        P_T(b): proportional to the sum of the weights exp(score) of all paths that end in b (the
+        forward filter), or to the weight of the best one. With "viterbi" and ``early`` it is the
+        belief that b precedes row T + 1 if all labels of that row have equal scores.
     window_size : int, optional
         Number of labels of "chunk".
     max_latency : int, optional
         The largest number of rows that a label waits for, with all strategies. A label that reaches
-        it is argmax P̃ with "step"; with "window" all pending labels leave, on the path with the
-        fewest expected errors; with the other strategies it is the label on the best path.
+        it is argmax P̃; with "window" all pending labels leave, on the path with the fewest expected
+        errors. With ``belief="viterbi"`` it is, except with "step", the label on the best path.
     lag : int, optional
-        Fixed lag: each label leaves exactly ``lag`` rows later, on the path that is best then.
-        Short for ``strategy="viterbi", max_latency=lag``.
-    restart : {"always", "conflict"}, default="always"
+        Fixed lag: each label leaves exactly ``lag`` rows later. Short for
+        ``strategy="viterbi", max_latency=lag``.
+    restart : {"conflict", "always"}, default="conflict"
         Treatment of paths that contradict a label which left although survivors disagreed.
-        "always" drops them, as in the paper's Figure 4: later labels fit the emitted ones, so spans
-        stay whole. "conflict" keeps them until a label would leave that is forbidden after the
-        emitted ones: a wrong label then does not influence the next ones, which lowers the
-        disagreement with Viterbi, but adjacent labels may have a low transition score.
+        "conflict" keeps them until a label would leave that is forbidden after the emitted ones: a
+        wrong label does not influence the next ones. "always" drops them, as in the paper's Figure
+        4: later labels fit the emitted ones, which keeps spans whole at latencies near 0, but a
+        state that lasts is never left if single rows say little about it.
     early : bool, default=True
-        Whether "step", "window" and "closure" use at row T what is known about row T + 1. False
-        gives the paper's rules: every label that is allowed at T survives, P_T(b) is proportional
-        to the weight of the best path that ends in b at T, or is the forward filter
-        p(y_T = b | rows up to T), and the price of waiting is ``latency_cost`` · (T - t₀). The
+        Whether "step", "window" and "closure" use at row T what is known about row T + 1. False:
+        every label that is allowed at T survives, P_T(b) is that of row T, and the price of waiting
+        is ``latency_cost`` · (T - t₀); with ``belief="viterbi", restart="always"`` these are the
+        rules of the paper. The
         labels of "closure" are the same, but leave about one row later. Transition scores that
         differ from row to row always have these rules: those of row T + 1 are unknown at T.
     decide : {"map", "marginal"}, default="map"
@@ -353,12 +349,12 @@ def decode_online(
     ``early`` is not in the paper; the manual proves that it changes no label of "closure". It needs
     no additional recursion, because the predecessors are computed for the next row anyway.
 
-    "step" with ``early=False`` differs from the paper's Figure 4 in three points: labels on
-    which all survivors agree leave at once; at the end of the input the pending labels are those of
-    the best path, not the likeliest ones row by row (otherwise ``latency_cost=0`` would not be
+    "step" with the paper's rules (``early``) differs from Figure 4 in three points: labels on which
+    all survivors agree leave at once; at the end of the input the pending labels are those of the
+    best path, not the likeliest ones row by row (otherwise ``latency_cost=0`` would not be
     Viterbi's algorithm); and a label also leaves if its uncertainty equals the price of waiting
     (≤, in the figure <). The paper's fixed windows are decoded independently; those of "chunk"
-    continue the last label before them.
+    continue what came before them.
 
     References
     ----------

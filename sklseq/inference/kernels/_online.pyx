@@ -6,8 +6,8 @@ at row T
     delta(b)        best score of a path that ends in b, the best of all set to 0
     pointers(t, b)  the label before b at row t on that path, lowest first: Prev_t(b)
     origin(b)       the label at row t0 on that path: Prev_T(t0, b), the closure of Prev (§3.2)
-    p(b)            belief that b is on the best path of the whole sequence, in proportion to
-                    exp(delta(b)) or to the forward filter's alpha_T(b)
+    p(b)            belief in label b at row T, in proportion to the forward filter's
+                    exp(alpha(T, b)), or to exp(delta(b))
     pp(a)           sum of p(b) over all b with origin(b) = a: belief in label a at row t0
     alpha(t, b)     log sum over all paths that end in b at row t; the largest of a row is 0
     ahead(j)        max_i delta(i) + psi(i, j), and next(j) the lowest such i: what the recursion
@@ -19,10 +19,10 @@ label j of row T + 1 has next(j) before it; and if that row does not come, b is 
 which the best path ends. With `early` these are the survivors, and p is the belief of row T + 1
 with its scores unknown,
 
-    p(b)            in proportion to the sum of exp(ahead(j)) over all j with next(j) = b, or to
-                    alpha(T, b) times the sum over j of exp(psi(b, j)),
+    p(b)            in proportion to the sum of exp(ahead(j)) over all j with next(j) = b,
 
-so that each rule decides at row T what the paper's decides at row T + 1. If the scores psi(i, j)
+so that each rule decides at row T what the paper's decides at row T + 1; or the forward filter's
+of row T, of the survivors. If the scores psi(i, j)
 differ from row to row (`by_rows`), those of row T + 1 are unknown at row T: then the paper's rule
 holds. A row brings its matrix, which is kept until its label has left.
 
@@ -33,9 +33,10 @@ There are two ways to emit:
   bit.
 * *Committing.* By a rule, label a is likely enough, though survivors disagree. With `restarts`,
   paths that contradict it are dropped: the beam starts again from a and processes the pending rows
-  again, as in Figure 4 of the paper. Without, the beam continues as if nothing had been emitted, so
-  that one wrong label does not cause others, and starts again only if a label is to leave that may
-  not follow the committed one (`contradicts`, `replay`). Both emit an allowed path.
+  again, as in Figure 4 of the paper. Each row then has to outweigh the change of label by itself,
+  so that a state that lasts is never left if single rows say little. Without, the beam continues as
+  if nothing had been emitted, and starts again only if a label is to leave that may not follow the
+  committed one (`contradicts`, `replay`). Both emit an allowed path.
 
 Rows that become known only with the end of the sequence, as those of features that look ahead, are
 *held*: the beam advances over them, and no label leaves until `finish` counts the scores `end`.
@@ -53,7 +54,7 @@ twice the digits, so rounding twice equals rounding once.
 cimport cython
 from libc.math cimport INFINITY, exp, log
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy, memmove
+from libc.string cimport memcmp, memcpy, memmove
 
 import numpy as np
 
@@ -199,7 +200,6 @@ cdef class Beam:
     cdef double *ahead
     cdef double *saved                 # (4, width) the first four, before this row
     cdef double *filtered              # alpha(T, .)
-    cdef const double[::1] leave       # log sum_j exp(psi(i, j))
     cdef int[:, ::1] integers          # (7, width)
     cdef int *origin
     cdef int *next
@@ -222,7 +222,7 @@ cdef class Beam:
     def __cinit__(self, object scores, object rule, object measure):
         cdef Py_ssize_t L = scores.n_labels, n_losses
         self.score, self.E, self.E_t, self.start, self.end, self.n_labels, self.top, \
-            self.leave, self.largest, self.single, self.by_rows = scores
+            self.largest, self.single, self.by_rows = scores
         self.width = self.score.shape[0]
         self.size = self.width * (2 * sizeof(double) + sizeof(int))
         self.size += self.by_rows * L * self.width * sizeof(double)
@@ -419,11 +419,13 @@ cdef class Beam:
         j = first_argmax(self.scratch, self.n_labels)
         return j if self.scratch[j] > -INFINITY else -1
 
-    cdef Py_ssize_t best_survivor(self) noexcept nogil:
-        # The lowest label of those alive that have the best path so far.
+    cdef Py_ssize_t likeliest(self) noexcept nogil:
+        # The lowest label of those alive that are the likeliest at row T by the forward filter, or
+        # have the best path so far.
         cdef Py_ssize_t b, best = -1
+        cdef const double* x = self.log_alpha if self.forward else self.delta
         for b in range(self.n_labels):
-            if self.alive[b] and (best < 0 or self.delta[b] > self.delta[best]):
+            if self.alive[b] and (best < 0 or x[b] > x[best]):
                 best = b
         return best
 
@@ -559,9 +561,6 @@ cdef class Beam:
         else:
             for b in range(L):
                 self.scratch[b] = x[b] if self.alive[b] else -INFINITY
-            if self.onward:
-                for b in range(L):
-                    self.scratch[b] += self.leave[b]
             x = self.scratch
         top = x[first_argmax(x, L)]
         for b in range(L):
@@ -756,7 +755,7 @@ cdef class Beam:
         # Decide which labels to emit. label: OUT, that of row t0, or for PATH that of row T.
         cdef bint overdue = 0 <= self.max_latency < self.n_pending
         if self.strategy == CHUNK:
-            label[0] = self.best_survivor()
+            label[0] = self.likeliest()
             return PATH if self.n_pending >= self.window_size else NOTHING
         if self.strategy == VITERBI and not overdue:
             return NOTHING
@@ -768,8 +767,8 @@ cdef class Beam:
         if self.strategy == WINDOW:
             label[0] = self.least_loss(not overdue)
             return PATH if label[0] >= 0 else NOTHING
-        if self.strategy != STEP:
-            label[0] = self.origin[self.best_survivor()]
+        if self.strategy != STEP and not self.forward:
+            label[0] = self.origin[self.likeliest()]
             return COMMITTED
         self.believe_origin()
         label[0] = first_argmax(self.pp, self.n_labels)
@@ -809,17 +808,25 @@ cdef class Beam:
             return -1
         return label
 
+    cdef inline bint filters_once(self) noexcept nogil:
+        # Whether the belief's filter and that of the confidence are one: no label has been dropped.
+        return self.forward and (self.n_rows == 0 or memcmp(
+            self.log_alpha, self.filtered, self.n_labels * sizeof(double)
+        ) == 0)
+
     cdef int push_row(self, bint held) except -1 nogil:
         # One more row, its emission scores in `row`. DEAD: no label is allowed, nothing changed.
         # held: no label leaves; `finish` or `commit_best` will be called before a row that is not.
         cdef Py_ssize_t j, first, n, at
         cdef long long n_emitted = self.n_emitted
+        cdef bint filtered
         self.make_room()
         if self.n_rows == 0:
             for j in range(self.n_labels):
                 self.row[j] = self.rounded(self.row[j] + self.start[j])
         if self.previous >= 0:
             self.save()
+        filtered = self.weighs and self.filters_once()
         first, n = self.first, self.n_pending + 1
         at = first + n - 1
         if not self.advance(self.row, self.arriving, self.pointers(at)):
@@ -828,7 +835,9 @@ cdef class Beam:
         if self.by_rows:
             memcpy(<void*> self.transition(at), self.arriving,
                    self.n_labels * self.width * sizeof(double))
-        if self.weighs:
+        if filtered:
+            memcpy(self.alpha(at), self.log_alpha, self.width * sizeof(double))
+        elif self.weighs:
             self.filter_row(self.filtered, self.row, self.arriving, self.alpha(at))
         self.n_rows += 1
         self.n_pending += 1
@@ -861,7 +870,7 @@ cdef class Beam:
         return FINE
 
     cdef int commit_best(self, Py_ssize_t k) except -1 nogil:
-        # The first k pending labels leave, on the best path so far. DEAD as for `finish`.
+        # The first k pending labels leave, on the path of the likeliest label. DEAD as `finish`.
         cdef Py_ssize_t first = self.first, n = self.n_pending
         if not self.write_best(False):
             return DEAD
@@ -871,9 +880,10 @@ cdef class Beam:
         return FINE
 
     cdef bint write_best(self, bint ended) noexcept nogil:
-        # Labels of the pending rows, behind the queue: those of the best path, with the score `end`
-        # if the sequence has ended. Committed labels may forbid every end: then `end` is left out.
-        # False, and nothing changed, if no path is allowed.
+        # Labels of the pending rows, behind the queue: those of the best path with the score `end`
+        # if the sequence has ended, else those of the path of the likeliest label. Committed labels
+        # may forbid every end: then `end` is left out. False, and nothing changed, if no path is
+        # allowed.
         cdef Py_ssize_t label = -1
         self.survive()
         if ended:
@@ -881,7 +891,7 @@ cdef class Beam:
             if label < 0 and not self.lossy:
                 return False
         if label < 0:
-            label = self.best_survivor()
+            label = self.likeliest()
         if not self.contradicts(self.write_path(label, self.n_pending)):
             return True
         return self.replay(self.previous) and self.write_best(ended)
