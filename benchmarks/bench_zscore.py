@@ -303,7 +303,7 @@ def weights(n_jobs):
             spent, found = process_time() - began, model.predict(X[test])
             cells = 100 * token_accuracy(wanted, found), spans and 100 * span_f1(wanted, found)
             numbers = (f"{c:.2f}" for c in (model.transition_weight_, *cells, searched, spent))
-            row(name, label, f"{model.l2:g}", *numbers)
+            row(name, label, f"{model.l2_:.3g}", *numbers)
 
 
 def weighed_models(spans, n_jobs):
@@ -311,8 +311,8 @@ def weighed_models(spans, n_jobs):
     search = {"l2s": [0.03, 0.1, 0.3, 1.0, 3.0], "cv": split, "n_jobs": n_jobs}
     search["scoring"] = "span_f1" if spans else "token_accuracy"
     kinds = ("covariance", "information")
-    models = {f"{k}, l2={l2:g}": ZScoreTagger(l2=l2, transitions=k, n_jobs=n_jobs)
-              for k in kinds for l2 in (1.0, 0.1)}  # fmt: skip
+    models = {f"{k}, l2={l2}": ZScoreTagger(l2=l2, transitions=k, n_jobs=n_jobs)
+              for k in kinds for l2 in (1.0, 0.1, None)}  # fmt: skip
     models |= {f"{k}, chosen": ZScoreTaggerCV(transitions=k, **search) for k in kinds}
     if spans:
         models |= {
@@ -486,10 +486,10 @@ def chunking(runs, n_jobs):
     limit = {"solver": "lbfgs", "max_iter": 100, "tol": 0.0, "n_jobs": n_jobs}
     crf, all_states = "CRF, 100 iterations", "CRF, all states, 100 iterations"
     models = {
-        "z(H), l2=1": ZScoreTagger(n_jobs=n_jobs),
+        "z(H), l2=1": ZScoreTagger(l2=1.0, n_jobs=n_jobs),
         "z(H), l2=0.1": ZScoreTagger(l2=0.1, n_jobs=n_jobs),
         "z(H), l2=0.02": ZScoreTagger(l2=0.02, n_jobs=n_jobs),
-        "z, l2=1": ZScoreTagger(loss=None, n_jobs=n_jobs),
+        "z, l2=1": ZScoreTagger(loss=None, l2=1.0, n_jobs=n_jobs),
         crf: CRFTagger(**limit),
         all_states: CRFTagger(all_possible_states=True, **limit),
         "CRF, as it comes": CRFTagger(n_jobs=n_jobs),

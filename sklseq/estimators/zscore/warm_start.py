@@ -129,8 +129,9 @@ def as_crf(
     from sklseq.estimators.crf.crf_tagger import CRFTagger
 
     crf = CRFTagger(
-        l2=tagger.l2, constraints=tagger.constraints, solver="lbfgs", tol=0.0, warm_start=True,
-        max_iter=max(int(tagger.refine), 1), n_jobs=tagger.n_jobs, **ALL_WEIGHTS,
+        l2=1.0 if tagger.l2 is None else tagger.l2, constraints=tagger.constraints,
+        solver="lbfgs", tol=0.0, warm_start=True, max_iter=max(int(tagger.refine), 1),
+        n_jobs=tagger.n_jobs, **ALL_WEIGHTS,
     )  # fmt: skip
     y = split_labels(source.classes[source.codes], source.X.offsets)
     if space is not None:

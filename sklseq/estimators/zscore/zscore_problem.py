@@ -56,6 +56,9 @@ ATTAINABLE = 1e-8  # least relative residual that is tested in float64
 SINGLE = 1e-4  # least tol for which conjugate gradients on sparse rows use float32
 # Result reported for a factorisation.
 DIRECTLY = SolverResult(np.zeros(0), 0.0, 1, True, [1.0, 0.0], "direct")
+# The default ridge is l2 = min(1, FEW_LABELS / n_labels): that of the regression of labels on rows,
+# 2 · n_labels · l2, is then 8 for any number of labels from 4.
+FEW_LABELS = 4
 MAX_PROGRAMS, MAX_WEIGHTS = 20_000, 4_000  # limits of moments="dp"
 
 
@@ -146,7 +149,7 @@ class ZScoreProblem:
     def _separate(self, solution: Solution) -> Solution:
         tagger, sample = self.tagger, self.sample
         if self.is_closed_form:
-            system = FreeSystem(sample, float(tagger.l2))
+            system = FreeSystem(sample, resolve_l2(tagger, sample.n_labels))
         else:
             system = PathSystem(_path_moments(tagger, sample, self.trained))
         start, rounds = solution.weights, int(tagger.max_iter)
@@ -161,6 +164,7 @@ class ZScoreProblem:
             self.source.X.dtype,
         )  # fmt: skip
         fitted |= {"multiplier_": solution.multiplier, "zscore_": solution.zscore}
+        fitted["l2_"] = resolve_l2(self.tagger, self.sample.n_labels)
         fitted["n_iter_"] = solution.result.n_iter
         if self.space is not None:
             del fitted["coef_"]
@@ -189,6 +193,15 @@ def chain_attributes(
     if vectorizer is not None:
         fitted["feature_names_in_"] = vectorizer.get_feature_names_out()
     return fitted
+
+
+def resolve_l2(tagger: Any, n_labels: int) -> float:
+    """Return ``l2``, or its default for so many labels.
+
+    A feature of n rows, all of one of L labels, has a score of n / (n + 2 · L · l2): with many
+    labels, a constant l2 lets scores of rare features vanish beside those of transitions.
+    """
+    return min(1.0, FEW_LABELS / n_labels) if tagger.l2 is None else float(tagger.l2)
 
 
 def pair_rule(tagger: Any) -> PairRule:
@@ -240,7 +253,7 @@ def _is_direct(tagger, n_columns: int) -> bool:
 
 
 def _solve_free(tagger, sample: Sample, cost) -> Solution:
-    L, l2 = sample.n_labels, float(tagger.l2)
+    L, l2 = sample.n_labels, resolve_l2(tagger, sample.n_labels)
     with Threads(tagger.n_jobs) as threads:
         solve = _factorise if _is_direct(tagger, sample.rows.shape[1]) else _solve_rows
         system, result = solve(tagger, sample, 2 * L * l2, threads)
@@ -255,7 +268,7 @@ def _solve_free(tagger, sample: Sample, cost) -> Solution:
 
 
 def _solve_kernel(tagger, sample: Sample, cost, space: KernelSpace) -> Solution:
-    rule, l2 = pair_rule(tagger), float(tagger.l2)
+    rule, l2 = pair_rule(tagger), resolve_l2(tagger, sample.n_labels)
     if not space.is_exact:
         found = solve_statistics(space.statistics(sample), cost, l2, rule)
         coef, transition = found.weights
@@ -343,7 +356,7 @@ def _solve_paths(tagger, sample: Sample, allowed: Constraints, cost) -> Solution
 
 
 def _path_moments(tagger, sample: Sample, allowed: Constraints):
-    ridge = 2 * float(tagger.l2)
+    ridge = 2 * resolve_l2(tagger, sample.n_labels)
     if tagger.moments == "dp":
         return DynamicPrograms(sample, ridge, allowed)
     if tagger.moments == "sampling":

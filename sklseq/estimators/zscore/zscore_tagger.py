@@ -55,6 +55,7 @@ from sklseq.estimators.zscore.zscore_problem import (
     chain_attributes,
     labeling_scores,
     pair_rule,
+    resolve_l2,
     solve_statistics,
 )
 from sklseq.objectives.zscore.factorised import CentredRows, centred_statistics
@@ -138,8 +139,11 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         the loss of predicting a label (column) for a true label (row), in the order of the sorted
         labels. A dict has losses by (true label, wrong label), 1 for missing pairs, and may have
         labels that do not occur in y. A callable takes both labels and returns the loss.
-    l2 : float, default=1.0
-        Ridge. 0 is the paper's parameter-free form, with the solution of minimum norm.
+    l2 : float or None, default=None
+        Ridge. 0 is the paper's parameter-free form, with the solution of minimum norm. None:
+        min(1, 4 / n_labels). The ridge of the regression of labels on rows is 2 · n_labels · l2: a
+        feature of n rows with one label keeps n / (n + 2 · n_labels · l2) of its score, so that a
+        constant ``l2`` leaves nothing of rows where labels are many.
     transitions : {"covariance", "information"}, default="covariance"
         Scores of pairs of successive labels. "covariance": the part D of ``docs/maths``, which
         maximises the z-score. It compares counts with those of uniform labels, so that a frequent
@@ -200,11 +204,11 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         features are of equal size). At 1e-3, at most one label in a thousand of held-out text
         differs from that of the exact solution; with a ridge below 0.01, a few do.
     refine : int, default=0
-        Iterations of L-BFGS on the likelihood of a :class:`CRFTagger` with the same ``l2`` and
-        ``constraints`` and all states and transitions, from the best multiple of the weights of
-        largest z-score; no iteration raises its objective. About 20 come near the CRF's accuracy.
-        The first and the last label then have weights too. Only for the linear kernel: with other
-        kernels, an iteration would read all kernels between rows.
+        Iterations of L-BFGS on the likelihood of a :class:`CRFTagger` with the same ``l2`` (1, the
+        default of CRFs, if it is None) and ``constraints`` and all states and transitions, from the
+        best multiple of the weights of largest z-score; no iteration raises its objective. About 20
+        come near the CRF's accuracy. The first and the last label then have weights too. Only for
+        the linear kernel: with other kernels, an iteration would read all kernels between rows.
     probability : bool, default=False
         Whether to multiply the weights by the factor that minimises a CRF's objective on the
         training data, which makes ``predict_proba`` available. Predicted labels stay the same.
@@ -241,6 +245,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         With ``probability`` or ``refine``: the factor by which weights were multiplied.
     zscore_ : float
         The z-score of the training labels, including the loss.
+    l2_ : float
+        The ridge: ``l2``, or the number that None stands for.
     multiplier_ : float
         α in w = C⁻¹(α b - c); 1 without a loss.
     transition_weight_ : float
@@ -292,7 +298,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         self,
         *,
         loss: LossLike | None = "hamming",
-        l2: float = 1.0,
+        l2: float | None = None,
         transitions: str = "covariance",
         transition_weight: float | None = None,
         class_weight: ClassWeightLike = None,
@@ -399,7 +405,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
-        check_numbers(self, "l2", "tol")
+        check_numbers(self, *(["tol"] if self.l2 is None else ["l2", "tol"]))
         check_numbers(self, "max_iter", least=1, whole=True)
         check_numbers(self, "n_paths", least=2, whole=True)
         if self.transition_weight is not None:
@@ -577,11 +583,12 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
             )
 
     def _fit_statistics(self, statistics: Statistics, cost, classes, vectorizer, dtype) -> None:
-        found = solve_statistics(statistics, cost, float(self.l2), pair_rule(self))
+        l2 = resolve_l2(self, len(classes))
+        found = solve_statistics(statistics, cost, l2, pair_rule(self))
         free = resolve_constraints(None, classes)
         vars(self).update(
             zip(STATISTICS, statistics),
-            multiplier_=found.multiplier, zscore_=found.zscore, n_iter_=1,
+            multiplier_=found.multiplier, zscore_=found.zscore, n_iter_=1, l2_=l2,
             transition_weight_=float(found.transition_weight),
             **chain_attributes(found.weights, free, classes, vectorizer, dtype),
         )  # fmt: skip
