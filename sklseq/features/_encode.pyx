@@ -47,12 +47,25 @@ def encode_column(
             tokens = [_named(row, key, s, t) for t, row in enumerate(rows)]
         else:
             tokens = rows
+            if s + 1 < len(sequences) and type(sequences[s + 1]) is list:
+                _prefetch_strings(sequences[s + 1], 0)
         for t in range(len(tokens)):
+            if t % TOGETHER == 0:
+                _prefetch_strings(tokens, t + TOGETHER)
             if type(tokens[t]) is not str:
                 tokens = [_as_text(token, s, t, key) for t, token in enumerate(tokens)]
                 break
         for first in range(0, len(tokens), TOGETHER):
             _encode_some(tokens, first, table, first_code, &codes[starts[s] + first], grow)
+
+
+cdef inline void _prefetch_strings(list tokens, Py_ssize_t first) noexcept:
+    cdef Py_ssize_t i
+    cdef const char *token
+    for i in range(first, min(first + TOGETHER, len(tokens))):
+        token = <const char *>item_of(<PyObject *>tokens, i)
+        prefetch(token)
+        prefetch(token + 48)  # the letters
 
 
 cdef int _encode_some(
