@@ -26,7 +26,7 @@ from sklseq.data.labels import (
     refuse_mask,
     unique_labels,
 )
-from sklseq.data.tables import column_list, is_table
+from sklseq.data.tables import column_list, is_column, is_table
 
 Rows = Any  # 2-D ndarray, SciPy CSR matrix or CSR array
 
@@ -516,7 +516,7 @@ def list_sequences(X: Any) -> list:
     elif isinstance(X, np.ndarray) and X.dtype != object and X.ndim != 3 and X.dtype.kind != "U":
         got = f"one array of shape {X.shape}"
     elif hasattr(X, "to_list") or hasattr(X, "to_pylist"):
-        return column_list(X)
+        return _columns_as_lists(column_list(X))
     elif not isinstance(X, (str, bytes, Mapping, Set)) and not is_sparse(X):
         if hasattr(X, "__len__") and not hasattr(X, "keys"):
             sequences = list(X)
@@ -525,10 +525,18 @@ def list_sequences(X: Any) -> list:
                     "X holds sequences in blocks, which WindowFeatures, PerToken and CRFTagger "
                     "read; give arrays instead, numpy.concatenate(list(blocks.read()))."
                 )
-            return sequences
+            return _columns_as_lists(sequences)
         if isinstance(X, Iterator):
             advice = "Read it into a list: list(X)."
     raise ValueError(f"X must be a list of sequences; got {got}. {advice}")
+
+
+def _columns_as_lists(sequences: list) -> list:
+    # A Series would be read as a mapping, from its index.
+    columns = {kind for kind in set(map(type, sequences)) if is_column(kind)}
+    if not columns:
+        return sequences
+    return [column_list(x) if type(x) in columns else x for x in sequences]
 
 
 def input_form(X: Any) -> str:

@@ -43,6 +43,12 @@ def is_table(x: Any) -> bool:
     return hasattr(x, "columns")
 
 
+def is_column(kind: type) -> bool:
+    """Whether a class is a Series, Index or array of pandas, polars or pyarrow."""
+    reads = hasattr(kind, "to_list") or hasattr(kind, "to_pylist") or hasattr(kind, "to_numpy")
+    return reads and not hasattr(kind, "columns")
+
+
 def table_columns(table: Any) -> list[str]:
     """Names of the columns of a table, or of a mapping of columns."""
     if isinstance(table, Mapping):
@@ -109,7 +115,9 @@ def distinct_strings(values: Any) -> Coded | None:
 
 
 def _is_pandas_extension(values: Any) -> bool:
-    return hasattr(values, "factorize") and not isinstance(values.dtype, np.dtype)
+    if not hasattr(values, "factorize") or isinstance(values.dtype, np.dtype):
+        return False
+    return values.dtype.name != "object"  # NumPy's objects in an array of pandas
 
 
 def _is_dictionary(values: Any) -> bool:

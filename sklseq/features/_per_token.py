@@ -18,7 +18,7 @@ from sklseq.data.labels import PartialLabelError
 from sklseq.data.partial_labels import PartialLabels
 from sklseq.data.segment_labels import UNKNOWN, holds_segments, read_segments
 from sklseq.data.sequences import Sequences, as_sequences, read_labels
-from sklseq.data.tables import is_table
+from sklseq.data.tables import column_list, is_column, is_table
 from sklseq.data.types import ArrayLike, ColumnsLike
 from sklseq.features._columns import Columns, read_columns, select_columns
 from sklseq.features._extracted_blocks import each_block, first_block
@@ -323,6 +323,7 @@ def _tokens_of(X: Any) -> Columns | None:
     if not hasattr(X, "__len__") or isinstance(X, str) or sparse.issparse(X):
         return None  # as_sequences raises the error
     for x in X:
+        x = column_list(x) if is_column(type(x)) else x
         if sparse.issparse(x) or (isinstance(x, np.ndarray) and x.dtype.kind in "biuf"):
             return None
         if isinstance(x, (str, bytes, Set)) or not hasattr(x, "__len__"):

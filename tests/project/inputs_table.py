@@ -120,9 +120,10 @@ HEAD = """Inputs
 This page is generated: ``python -m tests.project.inputs_table`` runs every cell, ``fit`` with
 ``transform`` or ``predict``. ``yes`` means that they work; a number stands for the error below. A
 table is one of pandas, polars or pyarrow; :func:`~sklseq.datasets.from_frame` cuts a long one into
-sequences. A Series of sequences is read as a list of them. `PerToken` without a transformer leaves
-numbers as they are; with an encoder it reads strings too. `WindowFeatures` here has no extractor
-inside; with one, it reads what that reads. A Pipeline reads what its first step reads.
+sequences. A Series is read as a list: of sequences, or of the tokens of a sequence. `PerToken`
+without a transformer leaves numbers as they are; with an encoder it reads strings too.
+`WindowFeatures` here has no extractor inside; with one, it reads what that reads. A Pipeline reads
+what its first step reads.
 
 """
 

@@ -31,6 +31,27 @@ def test_all_packages_of_tables_are_read_alike(package):
                 assert (found is None) == (expected is None), (form, found, expected)
 
 
+def series(package, values):
+    """A Series of pandas whose index does not begin at 0, its array, or a Series of polars."""
+    made = pytest.importorskip(package.split(".")[0]).Series(values)
+    if package == "pandas.array":
+        return made.astype("string" if isinstance(values[0], str) else object).array
+    return made.set_axis(range(7, 7 + len(values))) if package == "pandas" else made
+
+
+@pytest.mark.parametrize("package", ["pandas", "pandas.array", "polars"])
+def test_a_sequence_may_be_a_column(package):
+    for form, X in forms().items():
+        if not form.startswith("lists of"):
+            continue
+        columns = [series(package, list(x)) for x in X]
+        for estimators in ESTIMATORS.values():
+            expected, found = outcome(estimators, X), outcome(estimators, columns)
+            assert (found is None) == (expected is None), (form, found, expected)
+            mixed = outcome(estimators, [columns[0], *X[1:]])
+            assert (mixed is None) == (expected is None), (form, mixed, expected)
+
+
 @pytest.mark.parametrize("package", ["pandas", "polars"])
 def test_a_column_of_sequences_is_a_list(package):
     Series = pytest.importorskip(package).Series
