@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sklseq.data.column_sequences import ColumnSequences
+from sklseq.data.labels import refuse_mask
 from sklseq.data.sequences import is_sparse, list_sequences
 from sklseq.data.tables import Coded, column_list, is_table, table_columns
 from sklseq.data.types import TokensLike
@@ -264,10 +265,13 @@ def _form_of(sequence: Any, s: int) -> str:
             advice = f"{advice} If it is a list of texts, cut each into tokens: text.split()."
         if is_sparse(sequence):
             advice = "Rows of numbers need no extractor of tokens: use PerToken, or a tagger alone."
+        if isinstance(sequence, Iterator):
+            advice = "Read it into a list: list(x)."
         raise ValueError(
             f"Sequence {s} of X must be a mapping of columns, or a list of strings, tuples or "
             f"dicts; got {type(sequence).__name__}. {advice}"
         )
+    refuse_mask(sequence, f"Sequence {s} of X")
     if len(sequence) == 0:
         return "empty"
     row = sequence[0]

@@ -235,6 +235,25 @@ WRONG_X = {
     "dates": lambda: [np.zeros((2, 2), "M8[s]"), np.zeros((1, 2), "M8[s]")],
     "several forms": lambda: [np.eye(2), [["a"]]],
 }
+
+
+@pytest.mark.parametrize("x", [DICTS[0], WORDS[0], [("a", "b"), ("c", "d")]])
+def test_generators_of_rows_are_named(x):
+    fitted = CRFTagger().fit(DICTS, Y)
+    with pytest.raises(ValueError, match="yields single rows, read them into a list"):
+        fitted.predict([(row for row in x)])
+    for extractor in (TokenFeatures(), TemplateFeatures("U:%x[0,0]")):
+        with pytest.raises(ValueError, match=r"got generator\. Read it into a list"):
+            extractor.fit([(row for row in x)])
+
+
+def test_masked_tokens_are_refused():
+    masked = np.ma.array(["the", "dog"], mask=[0, 1])
+    for extractor in (TokenFeatures(), TemplateFeatures("U:%x[0,0]"), PerToken(OneHotEncoder())):
+        with pytest.raises(ValueError, match=r"Sequence 0 of X is a masked array, .* fill it: "):
+            extractor.fit([masked])
+
+
 WRONG_Y = {
     "None": lambda: None,
     "int": lambda: 3,
