@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from sklearn.base import BaseEstimator
 
+from tests.mutations import FAULTS, TESTS
+
 ROOT = Path(__file__).resolve().parents[2] / "sklseq"
 # Single modules beside the folders that estimators use; what other modules may import is free.
 MODULES_BELOW_ESTIMATORS = {"metrics": {"_lib", "data"}}
@@ -148,6 +150,12 @@ def test_top_level_is_what_a_user_names_or_a_folder():
     assert len(entries - {"__init__", "__main__"}) <= 16
     private = {e for e in entries if e.startswith("_")} - {"__init__", "__main__"}
     assert private == {"_lib"}
+
+
+def test_faults_of_mutations_can_be_put_in():
+    lost = [fault for fault in FAULTS if fault[1] not in (ROOT / fault[0]).read_text("utf-8")]
+    assert not lost
+    assert all(list(TESTS.rglob(f"{fault[3]}.py")) for fault in FAULTS)
 
 
 def test_tests_stand_in_folders_of_the_same_names():
