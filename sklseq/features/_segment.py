@@ -41,7 +41,7 @@ from sklseq.features._segment_parts import (
     shape_part,
 )
 from sklseq.features._similarity import SIMILARITIES, make_index
-from sklseq.features._spans import stack_rows
+from sklseq.features._spans import kept_columns, stack_rows
 from sklseq.features._token import TokenFeatures
 from sklseq.features._token_transform import distinct_tokens, named_functions
 
@@ -429,7 +429,7 @@ class _Stored(NamedTuple):
 
     def packed(self, kept: np.ndarray, offsets: np.ndarray) -> SegmentPotentials:
         """Return the potentials with a kept column, in the order of their starts."""
-        rows = self.rows[:, kept]
+        rows = kept_columns(self.rows, kept)
         left = np.flatnonzero(np.diff(rows.indptr)[self.row] > 0)
         left = left[np.argsort(self.start[left], kind="stable")]
         start, row = self.start[left], self.row[left]

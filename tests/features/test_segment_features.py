@@ -27,7 +27,7 @@ from sklseq.features import (
 )
 from sklseq.features._segment_parts import Tokens
 from sklseq.features._similarity import closest_entries, jaro_winkler, make_index, normal_form
-from sklseq.features._spans import distinct_rows, distinct_spans
+from sklseq.features._spans import distinct_rows, distinct_spans, kept_columns
 
 WORDS = ["of", "the", "Of", "ACM", "acm,", "J.", "1999", "12-13", "-", "Jornal", "of."]
 LEXICONS = {
@@ -625,3 +625,14 @@ def test_functions_may_return_booleans_of_numpy():
         for f in (lambda segment: np.bool_(segment[0].islower()), lambda s: s[0].islower())
     ]
     assert_allclose(*rows)
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 40])
+@pytest.mark.parametrize("fraction", [0, 0.5, 1])
+def test_kept_columns_are_those_of_an_index(n_rows, fraction):
+    rng = np.random.default_rng(0)
+    rows = sparse.csr_matrix(rng.random((n_rows, 600)) * (rng.random((n_rows, 600)) < 0.01))
+    kept = np.flatnonzero(rng.random(600) < fraction)
+    answer, expected = kept_columns(rows, kept), rows[:, kept]
+    assert answer.shape == expected.shape
+    assert (answer != expected).nnz == 0
