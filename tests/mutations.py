@@ -597,7 +597,7 @@ FAULTS = [
     ("inference/kernels/_online.pyx", "if label >= 0:\n                self.alive[label]", "if label >= 0:\n                self.alive[0]", ONLINE),
     ("inference/kernels/_online.pyx", "(self.n_pending - (not self.early))", "self.n_pending", ONLINE),
     ("inference/kernels/_online.pyx", "self.p[self.next[b] if by_next else b]", "self.p[b]", ONLINE),
-    ("inference/kernels/_online.pyx", "self.scratch[b] += self.leave[b]", "pass", ONLINE),
+    ("inference/kernels/_online.pyx", "self.log_alpha if self.forward else self.delta", "self.delta", ONLINE),
     ("inference/kernels/_online.pyx", "self.ahead[j] = self.score[label, j]", "pass", ONLINE),
     ("inference/kernels/_online.pyx", "self.reached = self.n_rows == 0", "pass", "test_online_stream"),
     ("inference/kernels/_online.pyx", "if bounded and not least <= ", "if bounded and not least < ", ONLINE),
