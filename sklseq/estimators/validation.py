@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.class_weight import compute_class_weight
 
@@ -228,6 +229,30 @@ def warn_one_label(classes: np.ndarray) -> None:
             "label.",
             UserWarning,
             stacklevel=3,
+        )
+
+
+# Magnitude of features, and their effect on a score, below which they are said to be too small.
+SMALL, NO_EFFECT = 1e-2, 1e-2
+
+
+def warn_small_columns(rows: Any, weights: np.ndarray, ridge: float, penalty: str) -> None:
+    """Warn if the penalty, of curvature ``ridge``, leaves no column of X with an effect.
+
+    A weight of a column is at most ω · n · m / ridge at the minimum, if n rows have values of at
+    most m and weights of at most ω, so d columns add at most d · ω · n · m² / ridge to a score.
+    """
+    values = rows.data if sparse.issparse(rows) else rows
+    top = max(float(values.max()), -float(values.min())) if values.size else 0.0
+    if not 0 < top < SMALL:
+        return
+    n, d = rows.shape
+    if d * float(weights.max(initial=0)) * n * top**2 < NO_EFFECT * ridge:
+        warnings.warn(
+            f"The columns of X are at most {top:.1g} in size, where {penalty} leaves them almost "
+            "without weight: scale them, e.g. by PerToken(StandardScaler()).",
+            UserWarning,
+            stacklevel=4,
         )
 
 

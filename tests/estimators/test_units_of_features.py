@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import (
     CRFTagger,
     HMSVMTagger,
+    SemiCRFSegmenter,
     Shards,
     ZScoreTagger,
+    labels_to_segments,
 )
 from tests.estimators.methods import CRFS, NAMES, OTHERS, assert_sound, train
 from tests.sample_data import make_argmax_data
@@ -167,3 +170,25 @@ def test_features_whose_sums_overflow_are_refused():
     X, y = with_outlier(3e38, np.float32)
     with pytest.raises(ValueError, match=r"magnitude 3e\+38, and sums .* Scale the features"):
         CRFTagger().fit(X, y)
+
+
+@pytest.mark.parametrize("name", ["crf", "hmsvm", "zscore", "segmenter"])
+def test_columns_so_small_that_the_penalty_removes_them(name):
+    models = {"crf": CRFTagger(), "hmsvm": HMSVMTagger(), "zscore": ZScoreTagger()}
+    model = models.get(name, SemiCRFSegmenter(outside=None))
+    rng = np.random.default_rng(0)
+    y = [np.array(["a", "b", "c"])[rng.permutation(3)].repeat(20) for _ in range(20)]
+    X = [(x[:, None] == ["a", "b", "c"]) + rng.normal(scale=0.3, size=(60, 3)) for x in y]
+    if name == "segmenter":
+        y = [labels_to_segments(list(labels), "runs") for labels in y]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = model.fit(X, y).predict(X)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        penalty = {"C": 1e12 * model.C} if name == "hmsvm" else {"l2": 1e-12}
+        clone(model).set_params(**penalty).fit([1e-6 * x for x in X], y)  # has an effect there
+    small = [sparse.csr_array(1e-6 * x) for x in X] if name == "crf" else [1e-6 * x for x in X]
+    with pytest.warns(UserWarning, match=r"at most \de-06 in size, where .*StandardScaler"):
+        other = model.fit(small, y).predict(small)
+    assert len({str(v) for v in other}) == 1  # one answer for every sequence
+    assert len({str(v) for v in found}) > 1

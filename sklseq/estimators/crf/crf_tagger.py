@@ -38,6 +38,7 @@ from sklseq.estimators.validation import (
     refuse_options,
     warn_new_attributes,
     warn_one_label,
+    warn_small_columns,
 )
 from sklseq.estimators.weights import dense_weights
 from sklseq.inference import entropy, sample
@@ -323,12 +324,16 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         from sklseq.estimators.crf.crf_problem import CRFProblem, check_source
         from sklseq.estimators.sources.open_source import open_source
         from sklseq.estimators.sources.partial_source import Unlabelled
+        from sklseq.estimators.sources.source import RowSource
         from sklseq.objectives.likelihood.long import explain_memory_error
 
         source = open_source(X, y, sample_weight, self.gradient, Unlabelled.of(self))
         check_source(self, source)
         with source:
             summary = source.summarise()
+            if isinstance(source, RowSource):
+                rows, weights = source.X.rows, source.weights
+                warn_small_columns(rows, weights, 2 * self.l2, f"l2={self.l2}")
             if self.verbose:
                 print(f"[CRFTagger] gradient {source.plan.gradient!r}: {source.plan.why}")
             problem = CRFProblem(self, source, summary)

@@ -29,7 +29,12 @@ from sklseq.estimators.kernel_functions import check_kernel
 from sklseq.estimators.kernel_model import KernelTagger
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.token_explanation import ExplainMixin
-from sklseq.estimators.validation import check_choices, check_numbers, warn_one_label
+from sklseq.estimators.validation import (
+    check_choices,
+    check_numbers,
+    warn_one_label,
+    warn_small_columns,
+)
 from sklseq.solvers import ROUNDING, SolverResult
 
 
@@ -336,6 +341,8 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         """
         self._check_parameters()
         source = RowSource.read(X, y, sample_weight)
+        if self.kernel == "linear" and self.solver != "perceptron":
+            warn_small_columns(source.X.rows, source.weights, 1 / self.C, f"C={self.C}")
         with Threads(self.n_jobs) as threads:
             problem = MarginProblem(self, source, threads=threads)
             try:

@@ -54,6 +54,7 @@ from sklseq.estimators.validation import (
     nothing_to_score,
     other_width,
     warn_one_label,
+    warn_small_columns,
 )
 from sklseq.estimators.weights import WeightsMixin
 from sklseq.inference.chain.linear_chain import (
@@ -329,6 +330,8 @@ class SemiCRFSegmenter(
         from sklseq.estimators.semicrf.segment_problem import SegmentProblem
 
         source = SegmentSource.read(X, y, sample_weight, self.outside)
+        rows, weights = source.potentials.rows, source.weights
+        warn_small_columns(rows, weights, 2 * self.l2, f"l2={self.l2}")
         problem = SegmentProblem(self, source)
         temperature = 1.0
         if self.calibrate is not None:

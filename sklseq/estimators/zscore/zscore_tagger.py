@@ -46,6 +46,7 @@ from sklseq.estimators.validation import (
     training_weights,
     warn_new_attributes,
     warn_one_label,
+    warn_small_columns,
 )
 from sklseq.estimators.weights import WeightsMixin
 from sklseq.estimators.zscore.zscore_problem import (
@@ -370,6 +371,9 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         self._check_parameters()
         source = RowSource.read(X, y, sample_weight)
         refuse_roles(source.X)
+        if self.kernel == "linear":
+            l2, n_labels = resolve_l2(self, len(source.classes)), len(source.classes)
+            warn_small_columns(source.X.rows, source.weights, 2 * n_labels * l2, f"l2={l2:.3g}")
         problem = ZScoreProblem(self, source)
         solution = problem.solve()
         return self._set(problem, solution)
