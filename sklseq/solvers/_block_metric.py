@@ -52,6 +52,11 @@ class BlockMetric:
         (threads or Threads(1)).map(lambda group: group.change(rows, here, out), self.groups)
         return out
 
+    def matrix(self) -> np.ndarray:
+        """B in the order of ``at``, if all these weights are in one group."""
+        (group,) = self.groups
+        return group.block
+
 
 class _Group:
     # ``block`` is of the weights with the numbers ``here``.

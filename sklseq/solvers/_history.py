@@ -96,6 +96,13 @@ class History:
         """Drop all pairs."""
         self.used, self.slot = 0, -1
 
+    def restart(self, metric: BlockMetric | None) -> None:
+        """Drop all pairs, and go on with another metric."""
+        self.forget()
+        self.metric = metric
+        self.changes = np.zeros((self.memory, 0 if metric is None else len(metric.at)))
+        self.is_known[:] = False
+
     def unit_step(self) -> float:
         """Scale of the identity in H before the updates: s · y / y · y of the newest pair."""
         i, j = self.slot, self.memory + self.slot

@@ -31,13 +31,12 @@ SLOW = 2.5
 # of six corpora, l1 = 0 or 0.1, tol = 0.01: 8 iterations for a point on average, largest excess
 # 0.82 tol; with 6 in place of NEAR · √(n / 5), up to 1.13 tol.)
 NEAR = 3
-# The metric is dropped when the objective falls below this fraction of its first value: by then few
-# rows are as uncertain as at the point of the metric. (On citations of 10,000 tokens with l2 = 0.1,
-# keeping it cost seven of 53 iterations, and a fifth of the time of each.)
-STALE = 0.5
 # An estimate is rejected if a step along the other direction gains more than this fraction of what
 # tol allows (such a step gains between a quarter and nine tenths of the remaining excess).
 OTHER = 0.1
+# An estimate is rejected if a quadratic model can fall by more than this fraction of what tol
+# allows. (The excess is up to three times what the model says, mostly less than 1.5 times.)
+REMAINS = 0.25
 # Ratio of the largest to the smallest scale above which `Search.is_flat` checks an estimate.
 UNEQUAL = 1e4
 # `proved_excess` is computed when the bound by the gradient is at most this many times as large as
@@ -61,6 +60,7 @@ def lbfgs(
     pairs: list | None = None,
     n_before: int = 0,
     other_direction: Callable[[np.ndarray], np.ndarray] | None = None,
+    second_derivatives: Callable[[np.ndarray], BlockMetric] | None = None,
 ) -> SolverResult:
     """Minimise ``objective`` + l1 · ‖w‖₁ to a relative accuracy of ``tol``.
 
@@ -103,6 +103,10 @@ def lbfgs(
         A positive semidefinite matrix times the subgradient. An estimate ends the run only if a
         search along minus this direction gains at most a tenth of what ``tol`` allows; otherwise
         the run goes on from the best point of this search.
+    second_derivatives : callable(w) -> BlockMetric
+        The Hessian at w with respect to ``scale · w``, as a single block. An estimate ends the run
+        only if a model with it can fall by at most a quarter of what ``tol`` allows; otherwise the
+        run goes on from the minimum of this model, with the Hessian as metric.
 
     Returns
     -------
@@ -130,9 +134,8 @@ def lbfgs(
     history = [search.value]
     if np.any(l1) or not search.history.has_whole_pairs:
         gap = 0.0
-    estimate = partial(estimated_rest, has_metric=metric is not None, n_before=n_before)
-    why_stop = partial(_why_stop, search, history, tol, convexity, gap, scale, estimate)
-    message = why_stop()
+    why_stop = partial(_why_stop, search, history, tol, convexity, gap, scale, n_before)
+    message, next_check = why_stop(), 0
     for _ in range(max_iter):
         if message:
             break
@@ -140,16 +143,14 @@ def lbfgs(
             message = "precision"
             break
         history.append(search.value)
-        if search.value < STALE * history[0]:
-            search.history.metric = None
+        search.drop_stale_metric()
         message = why_stop()
-        if message == "estimate" and scale is not None and scale.max() > UNEQUAL * scale.min():
-            # An outlier in a column makes its scale so large that the other rows hardly count.
-            message = "flat" if search.is_flat(scale, tol * abs(search.value)) else message
-        if message == "estimate" and other_direction is not None:
-            p = units * other_direction((units * search.v).astype(w.dtype))
-            if search.gains_along(p, OTHER * tol * abs(search.value)):
-                message, history[-1] = "", search.value
+        if message == "estimate":
+            message = ""
+            if len(history) >= next_check:
+                allowed, next_check = tol * abs(search.value), len(history) + PERIODS[1]
+                message = _verdict(search, allowed, scale, other_direction, second_derivatives)
+                history[-1] = search.value
         now = search.w if scale is None else search.w / scale
         if callback is not None and callback(len(history) - 1, search.value, now):
             message = message or "callback"
@@ -197,7 +198,8 @@ def estimated_rest(history: list, has_metric: bool = False, n_before: int = 0) -
 
 
 def _why_stop(
-    search: Search, history: list, tol: float, convexity: float, gap: float, scale, estimate,
+    search: Search, history: list, tol: float, convexity: float, gap: float, scale,
+    n_before: int,
 ) -> str:  # fmt: skip
     # Name of the stopping rule that is met, or "".
     allowed = tol * abs(search.value)
@@ -210,7 +212,26 @@ def _why_stop(
         proved = proved_excess(search.history, history, search.v, convexity, scale)
         if proved <= (gap if 2 * proved <= bound else 1) * allowed:
             return "bound"
-    return "estimate" if estimate(history) <= allowed else ""
+    rest = estimated_rest(history, search.had_metric, n_before)
+    return "estimate" if rest <= allowed else ""
+
+
+def _verdict(
+    search: Search, allowed: float, scale: np.ndarray | None, other_direction, second_derivatives
+) -> str:
+    # "estimate" if nothing refutes it, "flat", or "" if the run goes on, from another point.
+    units = 1.0 if scale is None else scale
+    # An outlier in a column makes its scale so large that the other rows hardly count.
+    if scale is not None and scale.max() > UNEQUAL * scale.min() and search.is_flat(scale, allowed):
+        return "flat"
+    if other_direction is not None:
+        p = units * other_direction((units * search.v).astype(search.w.dtype))
+        if search.gains_along(p, OTHER * allowed):
+            return ""
+    if second_derivatives is None:
+        return "estimate"
+    metric = second_derivatives(search.w / units)
+    return "" if search.is_refuted(metric, REMAINS * allowed) else "estimate"
 
 
 class Scaled:

@@ -36,6 +36,7 @@ import numpy as np
 from sklseq._lib.threads import Threads
 from sklseq.solvers._block_metric import BlockMetric
 from sklseq.solvers._history import _vectors
+from sklseq.solvers._l1_model import minimise_with_l1
 from sklseq.solvers._search import MAX_TRIALS, SUFFICIENT_DECREASE, Search
 
 N_HALVINGS = 6  # lengths of an L-BFGS step that are tried before the step to u
@@ -45,6 +46,8 @@ N_HALVINGS = 6  # lengths of an L-BFGS step that are tried before the step to u
 # run of six stopped 5 % above the minimum, as eleven steps that were too long gained little. No
 # difference on text.)
 LEAST_GAIN = 0.1
+# A model is minimised until a round gains less than this fraction of what is asked for.
+ROUGHLY = 1e-3
 
 
 def l1_norm(w: np.ndarray, l1: float) -> float:
@@ -92,6 +95,14 @@ class OrthantSearch(Search):
                 return False
             self.sigma *= 4
         return False
+
+    def step_of_model(self, metric: BlockMetric, least: float) -> tuple[np.ndarray, float]:
+        at = metric.at
+        g, w = self.g[at].astype(np.float64), self.w[at].astype(np.float64)
+        u, gain = minimise_with_l1(metric.matrix(), g, w, self.l1[at], ROUGHLY * least)
+        p = np.zeros_like(self.w)
+        p[at] = w - u
+        return p, gain
 
     def _try_free(self, u: np.ndarray, promise: float) -> bool:
         # The L-BFGS step on the free weights; the others become zero.

@@ -13,6 +13,12 @@ SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9
 MAX_TRIALS = 40  # step lengths tried in one iteration
 LONG = 1e5  # largest change of a scaled weight in a trial; some score changes about as much
 RISE = 1e-5  # relative increase of the objective that shows that a step was too long
+# The metric is dropped when the objective falls below this fraction of its value at the point of
+# the metric: by then few rows are as uncertain as there. (On citations of 10,000 tokens with
+# l2 = 0.1, keeping it cost seven of 53 iterations, and a fifth of the time of each.)
+STALE = 0.5
+# First length of the step to the minimum of a model that is tried.
+FIRST_OF_MODEL = 1 / 16
 # Number of pairs; more up to FEW weights, where pairs cost little beside an evaluation. With ten,
 # the objective of protein chains (2,400 weights) falls so slowly at the end that `estimated_rest`
 # is too small; with 60, half as many iterations reach an excess of 1e-3.
@@ -48,8 +54,14 @@ class Search:
                 f"The objective is {self.value} at the starting point; "
                 "rescale the features so that scores stay below about 1e300."
             )
+        self.had_metric, self.stale = metric is not None, STALE * self.value
         self.v = self.steepest()
         self.history.with_v[-1] = self.history.dot(self.v, self.v)
+
+    def drop_stale_metric(self) -> None:
+        """Drop the metric if the objective has fallen far below its value at the metric's point."""
+        if self.value < self.stale:
+            self.history.metric = None
 
     def evaluate(self, w: np.ndarray, gradient: np.ndarray) -> float:
         """Value of the whole objective; writes the gradient of its smooth part."""
@@ -88,26 +100,54 @@ class Search:
         return True
 
     def gains_along(self, p: np.ndarray, least: float) -> bool:
-        """Step along -p to the best of several lengths; False if it gains at most ``least``.
+        """Step along -p to the best of several lengths; False if it gains at most ``least``."""
+        slope = self.history.dot(self.v, p)
+        # Shorter steps cannot gain ``least``, by convexity.
+        best = self._best_along(p, least / slope, least) if 0 < slope < np.inf else 0.0
+        if best > 0:
+            self.move_along(p, best)
+        return best > 0
 
-        Steps shorter than least / (v · p) are not tried: they cannot gain ``least``, by convexity.
-        Very long ones are not tried either.
+    def move_along(self, p: np.ndarray, t: float) -> None:
+        """Make w - t · p the current point."""
+        self.trial[:] = self.w - t * p
+        self.accept(self.evaluate(self.trial, self.g_old))
+
+    def is_refuted(self, metric: BlockMetric, least: float) -> bool:
+        """Whether a quadratic model of the objective can fall by more than ``least``.
+
+        If so, w moves towards the minimum of the model, and the metric replaces all pairs.
         """
-        slope, lowest, best = self.history.dot(self.v, p), self.value, 0.0
-        if not 0 < slope < np.inf:
+        p, gain = self.step_of_model(metric, least)
+        if not gain > least:
             return False
-        t, farthest = least / slope, LONG / np.abs(p).max()
+        best = self._best_along(p, FIRST_OF_MODEL, 0.0)
+        self.history.restart(metric)
+        self.had_metric, self.stale = True, STALE * self.value
+        if best > 0:
+            self.move_along(p, best)
+        return True
+
+    def step_of_model(self, metric: BlockMetric, least: float) -> tuple[np.ndarray, float]:
+        """Step p to w - p, the minimum of a model with the metric as Hessian, and its gain.
+
+        The metric is a single block. ``least`` is the gain that matters.
+        """
+        p = self.v.astype(np.float64)
+        p[metric.at] += metric.change(p[metric.at][None])[0]
+        return p, 0.5 * self.history.dot(self.v, p)
+
+    def _best_along(self, p: np.ndarray, t: float, least: float) -> float:
+        # The best of the step lengths t, 4 t, ... along -p, up to the first that is worse; 0 if it
+        # gains at most ``least``. Very long steps are not tried.
+        lowest, best, farthest = self.value, 0.0, LONG / np.abs(p).max()
         while t < farthest:
             self.trial[:] = self.w - t * p
             value = self.evaluate(self.trial, self.g_old)
             if not value < lowest:
                 break
             lowest, best, t = value, t, 4 * t
-        if not lowest < self.value - least:
-            return False
-        self.trial[:] = self.w - best * p
-        self.accept(self.evaluate(self.trial, self.g_old))
-        return True
+        return best if lowest < self.value - least else 0.0
 
     def accept(self, value: float) -> None:
         """Make ``trial``, whose gradient is in ``g_old``, the current point."""

@@ -354,3 +354,30 @@ def change_by_block(
         for j in range(m):
             for i in range(n):
                 out[j, at[i]] = work[j, i] - rows[j, at[i]]
+
+
+def descend_coordinates(
+    const double[:, ::1] H,  # symmetric, with a positive diagonal
+    double[::1] slope,       # gradient of the quadratic function at u; overwritten
+    double[::1] u,           # overwritten
+    const double[::1] l1,
+    Py_ssize_t n_sweeps,
+):
+    """Cyclic coordinate descent on a quadratic function of Hessian H plus Σ_k l1_k |u_k|:
+
+        u_k = soft(H_kk u_k - slope_k, l1_k) / H_kk
+    """
+    cdef Py_ssize_t n = len(u), _sweep, k, i
+    cdef double curvature, new, limit, change
+    with nogil:
+        for _sweep in range(n_sweeps):
+            for k in range(n):
+                curvature, limit = H[k, k], l1[k]
+                new = curvature * u[k] - slope[k]
+                new = new - limit if new > limit else new + limit if new < -limit else 0
+                new = new / curvature
+                change = new - u[k]
+                if change != 0:
+                    u[k] = new
+                    for i in range(n):
+                        slope[i] += change * H[k, i]

@@ -250,9 +250,11 @@ def descend(
     if units is not None or np.ndim(scale):
         scale = scale * (1.0 if units is None else units)
     metric = None if curvature is None else _block_metric(curvature, scale, 2 * problem.l2)
-    centred = problem.source.centred(problem.scores, problem.l2)
+    hessian = problem.source.row_curvature(problem.f)
+    centred = None if hessian is not None else problem.source.centred(problem.scores, problem.l2)
     # On matrices of 200 rows, BLAS threads took up to fifteen times the processor time of one.
-    with threadpool_limits(1, "blas") if metric is not None else nullcontext():
+    small = metric is not None or hessian is not None
+    with threadpool_limits(1, "blas") if small else nullcontext():
         return lbfgs(
             problem.f, problem.start if w is None else w, l1=problem.l1, tol=float(tagger.tol),
             max_iter=int(tagger.max_iter) - done, threads=problem.threads,
@@ -261,6 +263,9 @@ def descend(
             convexity=problem.source.convexity(problem.l2), pairs=problem.pairs,
             n_before=problem.n_before,
             other_direction=None if centred is None else centred.direction,
+            second_derivatives=None if hessian is None else (
+                lambda w: _block_metric(hessian(w), scale, 2 * problem.l2)
+            ),
         )  # fmt: skip
 
 
@@ -271,12 +276,13 @@ def run_lbfgs(problem: CRFProblem) -> SolverResult:
     return descend(problem, scale=problem.scale, curvature=problem.curvature)
 
 
-def _block_metric(curvature: LabelCurvature, scale: np.ndarray, ridge: float) -> BlockMetric:
+def _block_metric(curvature: LabelCurvature, scale: Any, ridge: float) -> BlockMetric:
     # The metric for weights times scale: second derivatives are divided by both scales.
     at, slots, sizes, blocks, least = curvature
+    of_weights = np.asarray(scale[at] if np.ndim(scale) else np.full(len(at), scale), np.float64)
     inverse, penalty = np.zeros((2, *blocks.shape[:2]))
-    inverse.reshape(-1)[slots] = sizes / scale[at]
-    penalty.reshape(-1)[slots] = ridge / np.square(scale[at])
+    inverse.reshape(-1)[slots] = sizes / of_weights
+    penalty.reshape(-1)[slots] = ridge / np.square(of_weights)
     blocks = blocks * inverse[:, :, None]
     blocks *= inverse[:, None, :]
     diagonal = np.einsum("kii->ki", blocks)

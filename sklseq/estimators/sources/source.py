@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +28,7 @@ from sklseq.objectives.likelihood.label_curvature import (
 )
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.long import Plan
+from sklseq.objectives.likelihood.row_curvature import has_row_curvature, row_curvature
 from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
 from sklseq.objectives.likelihood.summary import Summary, summarise_rows
 from sklseq.objectives.scores.centred import CentredColumns, centred_columns
@@ -143,6 +146,10 @@ class Source(AbstractContextManager):
 
     def centred(self, scores: ScoreMap, l2: float) -> CentredColumns | None:
         """Gradients in weights of centred columns; None if all column means are near 0."""
+        return None
+
+    def row_curvature(self, likelihood: Any) -> Callable[[np.ndarray], LabelCurvature] | None:
+        """Function of w: second derivatives in all weights; None if they are not cheap."""
         return None
 
 
@@ -268,3 +275,8 @@ class RowSource(Source):
 
     def centred(self, scores: ScoreMap, l2: float) -> CentredColumns | None:
         return centred_columns(scores, self.X.rows, l2)
+
+    def row_curvature(self, likelihood: Any) -> Callable[[np.ndarray], LabelCurvature] | None:
+        if not has_row_curvature(self.X, likelihood.scores):
+            return None
+        return partial(row_curvature, likelihood, self.X)

@@ -1,0 +1,132 @@
+"""Hessian of the likelihood for few weights, as if labels of different rows were independent.
+
+``lbfgs`` minimises a model with it before an estimate ends the run (``second_derivatives``).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sklseq.data.sequences import Sequences
+from sklseq.objectives.likelihood.label_curvature import LabelCurvature
+from sklseq.objectives.likelihood.likelihood import Block, LogLikelihood
+from sklseq.objectives.scores.score_map import ScoreMap, Weights
+
+# Limits of weights, labels and rows, so that the Hessian costs about as much as training; of more
+# than SAMPLE rows, a part is used.
+MOST, MOST_LABELS, MANY_ROWS, SAMPLE = 512, 30, 10_000, 2000
+# Added to the diagonal, as a fraction of it: some weights are redundant.
+LEAST = 1e-6
+
+
+def has_row_curvature(X: Sequences, scores: ScoreMap) -> bool:
+    """Whether weights and rows are few."""
+    few = scores.n_weights <= MOST and scores.n_labels <= MOST_LABELS
+    return few and X.n_rows < MANY_ROWS and scores.features is None
+
+
+class Marginals(NamedTuple):
+    """Of the rows of a block; 0 for the rows before the first and after the last of a sequence."""
+
+    weights: np.ndarray
+    p: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+
+def row_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurvature:
+    """Estimate the Hessian of ``f`` at w, without penalties.
+
+    It is the covariance of the features of a path, which is computed for independent labels with
+    the marginals p_t of the model. Let e_t(j) be the expected features if label t is j: x_t for the
+    weights of j, p_{t-1}(i) for transitions i → j, p_{t+1}(k) for j → k, and 1 for start and end
+    weights at the first and last row. With C_t = diag(p_t) - p_t p_tᵀ, the covariance is
+
+        Σ_t e_tᵀ C_t e_t + Σ_t C_{t-1} ⊗ C_t,
+
+    with the second sum for transitions only. It is exact for sequences of one row.
+
+    Parameters
+    ----------
+    f : LogLikelihood
+        The likelihood of the rows X.
+    X : Sequences
+    w : ndarray
+    """
+    scores, L, d = f.scores, f.scores.n_labels, X.shape[1]
+    sizes = np.ones(d)
+    if scores.largest is not None:
+        sizes = np.where(scores.largest > 0, scores.largest, 1.0)
+    at, feature, label = _places(scores)
+    H, pairs = np.zeros((len(at), len(at))), np.zeros((L * L, L * L))
+    step = 1 + X.n_rows // SAMPLE
+    chain, W = scores.chain(w), scores.design.weights(scores.state(w))
+    for block in (block for run in f.runs for block in run):
+        some = Marginals(*(x[::step] for x in _marginals(f, block, W, chain)))
+        rows = X.rows[block.first : block.last : step]
+        rows = (rows.toarray() if X.is_sparse else rows) / sizes
+        _add_effects(some, rows, feature, label, H)
+        before, here = _covariances(some.before), _covariances(some.p)
+        pairs += (before * some.weights[:, None]).T @ here
+    chained = np.flatnonzero((feature >= d) & (feature < d + L))
+    i, j = feature[chained] - d, label[chained]
+    H[np.ix_(chained, chained)] += pairs[i[:, None] * L + i, j[:, None] * L + j]
+    H *= step
+    diagonal = np.einsum("ii->i", H)
+    diagonal += LEAST * np.maximum(diagonal, LEAST * diagonal.max()) + np.finfo(float).tiny
+    sizes = np.append(sizes, np.ones(L + 2))[feature]
+    return LabelCurvature(at, np.arange(len(at)), sizes, H[None], np.zeros(1))
+
+
+def _add_effects(some: Marginals, rows: np.ndarray, feature, label, H: np.ndarray) -> None:
+    # Σ_t e_tᵀ C_t e_t; a weight is given by its feature, a column or a previous label, and label.
+    d, L = rows.shape[1], some.p.shape[1]
+    z = np.hstack([rows, some.before, some.first[:, None], some.last[:, None]])
+    expected = z[:, feature] * some.p[:, label]
+    source = np.where((feature >= d) & (feature < d + L), feature - d, -1)
+    out = np.flatnonzero(source >= 0)
+    expected[:, out] += some.p[:, source[out]] * some.after[:, label[out]]
+    H -= (expected * some.weights[:, None]).T @ expected
+    for j in range(L):
+        mine = np.flatnonzero((label == j) | (source == j))
+        e = z[:, feature[mine]] * (label[mine] == j)
+        e += some.after[:, label[mine]] * (source[mine] == j)
+        H[np.ix_(mine, mine)] += (e * (some.weights * some.p[:, j])[:, None]).T @ e
+
+
+def _covariances(p: np.ndarray) -> np.ndarray:
+    # diag(p_t) - p_t p_tᵀ of each row, flat.
+    C = -p[:, :, None] * p[:, None, :]
+    np.einsum("tii->ti", C)[:] += p
+    return C.reshape(len(p), -1)
+
+
+def _marginals(f: LogLikelihood, block: Block, W, chain) -> Marginals:
+    L, n = f.scores.n_labels, len(block.y)
+    weights = np.repeat(block.weights, np.diff(block.offsets))
+    psi, _ = f.residuals(W, chain, block, f.buffers[0])
+    p = psi[:, :L].astype(np.float64) / np.maximum(weights, 1e-300)[:, None]
+    p[np.arange(n), block.y] += 1
+    np.clip(p, 0, 1, out=p)
+    cuts = block.offsets[np.append(True, np.diff(block.offsets) > 0)]
+    before, after, first, last = np.zeros((n, L)), np.zeros((n, L)), np.zeros(n), np.zeros(n)
+    before[1:], after[:-1] = p[:-1], p[1:]
+    first[cuts[:-1]] = last[cuts[1:] - 1] = 1
+    before[first > 0] = after[last > 0] = 0
+    return Marginals(weights, p, before, after, first, last)
+
+
+def _places(scores: ScoreMap) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    # Positions in w of the trained weights, and their features and labels. Features are columns,
+    # then the labels from which transitions come, start and end.
+    d, L = scores.n_features, scores.n_labels
+    numbers = np.arange(1.0, (d + L + 2) * L + 1).reshape(-1, L)
+    chain = numbers[d : d + L], numbers[d + L], numbers[d + L + 1]
+    packed = scores.pack(Weights(numbers[:d], *chain))
+    at = np.flatnonzero(packed)
+    feature, label = np.divmod(packed[at].astype(np.intp) - 1, L)
+    return at, feature, label
