@@ -5,7 +5,7 @@ With l1 = 0, a weak-Wolfe line search (Nocedal, Wright 2006, §7.2); with l1 > 0
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -41,7 +41,7 @@ REMAINS = 0.25
 UNEQUAL = 1e4
 # `proved_excess` is computed when the bound by the gradient is at most this many times as large as
 # allowed. (It is met at 0.2 to 17 times: six corpora.)
-FAR = 32
+BOUND_NEAR = 32
 
 
 def lbfgs(
@@ -60,7 +60,7 @@ def lbfgs(
     pairs: list | None = None,
     n_before: int = 0,
     other_direction: Callable[[np.ndarray], np.ndarray] | None = None,
-    second_derivatives: Callable[[np.ndarray], BlockMetric] | None = None,
+    second_derivatives: Sequence[Callable[[np.ndarray], BlockMetric]] = (),
 ) -> SolverResult:
     """Minimise ``objective`` + l1 · ‖w‖₁ to a relative accuracy of ``tol``.
 
@@ -103,10 +103,11 @@ def lbfgs(
         A positive semidefinite matrix times the subgradient. An estimate ends the run only if a
         search along minus this direction gains at most a tenth of what ``tol`` allows; otherwise
         the run goes on from the best point of this search.
-    second_derivatives : callable(w) -> BlockMetric
+    second_derivatives : sequence of callable(w) -> BlockMetric
         The Hessian at w with respect to ``scale · w``, as a single block. An estimate ends the run
         only if a model with it can fall by at most a quarter of what ``tol`` allows; otherwise the
-        run goes on from the minimum of this model, with the Hessian as metric.
+        run goes on from the minimum of this model, with the Hessian as metric. If the objective
+        does not fall towards this minimum, the next function takes the place of the first.
 
     Returns
     -------
@@ -135,7 +136,7 @@ def lbfgs(
     if np.any(l1) or not search.history.has_whole_pairs:
         gap = 0.0
     why_stop = partial(_why_stop, search, history, tol, convexity, gap, scale, n_before)
-    message, next_check = why_stop(), 0
+    message, next_check, models = why_stop(), 0, list(second_derivatives)
     for _ in range(max_iter):
         if message:
             break
@@ -149,7 +150,7 @@ def lbfgs(
             message = ""
             if len(history) >= next_check:
                 allowed, next_check = tol * abs(search.value), len(history) + PERIODS[1]
-                message = _verdict(search, allowed, scale, other_direction, second_derivatives)
+                message = _verdict(search, allowed, scale, other_direction, models)
                 history[-1] = search.value
         now = search.w if scale is None else search.w / scale
         if callback is not None and callback(len(history) - 1, search.value, now):
@@ -208,7 +209,7 @@ def _why_stop(
     bound = search.squared_slope(scale) / (2 * convexity) if convexity > 0 else np.inf
     if bound <= allowed:
         return "bound"
-    if bound <= FAR * gap * allowed:
+    if bound <= BOUND_NEAR * gap * allowed:
         proved = proved_excess(search.history, history, search.v, convexity, scale)
         if proved <= (gap if 2 * proved <= bound else 1) * allowed:
             return "bound"
@@ -217,7 +218,7 @@ def _why_stop(
 
 
 def _verdict(
-    search: Search, allowed: float, scale: np.ndarray | None, other_direction, second_derivatives
+    search: Search, allowed: float, scale: np.ndarray | None, other_direction, models: list
 ) -> str:
     # "estimate" if nothing refutes it, "flat", or "" if the run goes on, from another point.
     units = 1.0 if scale is None else scale
@@ -228,10 +229,12 @@ def _verdict(
         p = units * other_direction((units * search.v).astype(search.w.dtype))
         if search.gains_along(p, OTHER * allowed):
             return ""
-    if second_derivatives is None:
-        return "estimate"
-    metric = second_derivatives(search.w / units)
-    return "" if search.is_refuted(metric, REMAINS * allowed) else "estimate"
+    before = search.value
+    while models and search.is_refuted(models[0](search.w / units), REMAINS * allowed):
+        if search.value < before or len(models) == 1:
+            return ""
+        del models[0]  # the model is wrong
+    return "estimate"
 
 
 class Scaled:

@@ -255,7 +255,7 @@ def test_the_excess_is_below_a_bound_that_is_smaller_than_that_of_the_gradient(
         return bound
 
     monkeypatch.setattr("sklseq.solvers._lbfgs.proved_excess", recorded)
-    monkeypatch.setattr("sklseq.solvers._lbfgs.FAR", 1e9)
+    monkeypatch.setattr("sklseq.solvers._lbfgs.BOUND_NEAR", 1e9)
     scale = 2.0 ** np.random.default_rng(0).integers(-2, 3, 300) if scaled else None
     options = {"tol": tol, "max_iter": 120, "convexity": 1.0, "gap": 2, "scale": scale}
     end = lbfgs(Quadratic(condition), np.zeros(300), **options)

@@ -250,11 +250,10 @@ def descend(
     if units is not None or np.ndim(scale):
         scale = scale * (1.0 if units is None else units)
     metric = None if curvature is None else _block_metric(curvature, scale, 2 * problem.l2)
-    hessian = problem.source.row_curvature(problem.f)
-    centred = None if hessian is not None else problem.source.centred(problem.scores, problem.l2)
+    hessians = problem.source.row_curvature(problem.f)
+    centred = None if hessians else problem.source.centred(problem.scores, problem.l2)
     # On matrices of 200 rows, BLAS threads took up to fifteen times the processor time of one.
-    small = metric is not None or hessian is not None
-    with threadpool_limits(1, "blas") if small else nullcontext():
+    with threadpool_limits(1, "blas") if metric is not None or hessians else nullcontext():
         return lbfgs(
             problem.f, problem.start if w is None else w, l1=problem.l1, tol=float(tagger.tol),
             max_iter=int(tagger.max_iter) - done, threads=problem.threads,
@@ -263,9 +262,9 @@ def descend(
             convexity=problem.source.convexity(problem.l2), pairs=problem.pairs,
             n_before=problem.n_before,
             other_direction=None if centred is None else centred.direction,
-            second_derivatives=None if hessian is None else (
-                lambda w: _block_metric(hessian(w), scale, 2 * problem.l2)
-            ),
+            second_derivatives=[
+                lambda w, of=of: _block_metric(of(w), scale, 2 * problem.l2) for of in hessians
+            ],
         )  # fmt: skip
 
 

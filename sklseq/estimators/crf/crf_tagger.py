@@ -153,8 +153,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         "adagrad", periods have at least five iterations, and the estimate is d / (1 - r), or the
         rest of a decrease by a power of the number of iterations, if that is more. (In 61 runs on
         six corpora after "adagrad", no excess was above ``tol`` at 1e-2, and 5 at 1e-3, 1.7 times
-        ``tol`` at most.) With at most 512 weights, 30 labels and fewer than 10,000 rows, a
-        quadratic model of the objective checks the estimate. For more weights, with ``l1 > 0`` and
+        ``tol`` at most.) With at most 512 weights and 30 labels, and rows in memory, a quadratic
+        model of the objective checks the estimate. It proves nothing, and for more weights, with
         columns of very different units, estimates can be too low: scale these columns.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one.

@@ -188,8 +188,8 @@ class PartialSource(RowSource):
     def convexity(self, l2: float) -> float:
         return 0.0
 
-    def row_curvature(self, likelihood: Any) -> None:
-        return None
+    def row_curvature(self, likelihood: Any) -> list:
+        return []
 
     def part(self, s: int) -> PartialSource:
         """Source of sequence s alone, with the label codes of all sequences."""

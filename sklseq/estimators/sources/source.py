@@ -28,7 +28,12 @@ from sklseq.objectives.likelihood.label_curvature import (
 )
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.long import Plan
-from sklseq.objectives.likelihood.row_curvature import has_row_curvature, row_curvature
+from sklseq.objectives.likelihood.row_curvature import (
+    exact_curvature,
+    has_exact,
+    has_row_curvature,
+    row_curvature,
+)
 from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
 from sklseq.objectives.likelihood.summary import Summary, summarise_rows
 from sklseq.objectives.scores.centred import CentredColumns, centred_columns
@@ -148,9 +153,9 @@ class Source(AbstractContextManager):
         """Gradients in weights of centred columns; None if all column means are near 0."""
         return None
 
-    def row_curvature(self, likelihood: Any) -> Callable[[np.ndarray], LabelCurvature] | None:
-        """Function of w: second derivatives in all weights; None if they are not cheap."""
-        return None
+    def row_curvature(self, likelihood: Any) -> list[Callable[[np.ndarray], LabelCurvature]]:
+        """Functions of w: second derivatives in all weights, the best last; none is expensive."""
+        return []
 
 
 class RowSource(Source):
@@ -276,7 +281,8 @@ class RowSource(Source):
     def centred(self, scores: ScoreMap, l2: float) -> CentredColumns | None:
         return centred_columns(scores, self.X.rows, l2)
 
-    def row_curvature(self, likelihood: Any) -> Callable[[np.ndarray], LabelCurvature] | None:
-        if not has_row_curvature(self.X, likelihood.scores):
-            return None
-        return partial(row_curvature, likelihood, self.X)
+    def row_curvature(self, likelihood: Any) -> list[Callable[[np.ndarray], LabelCurvature]]:
+        if not has_row_curvature(likelihood.scores):
+            return []
+        exact = [partial(exact_curvature, likelihood)]
+        return [partial(row_curvature, likelihood, self.X)] + exact * has_exact(likelihood.scores)

@@ -14,17 +14,26 @@ from sklseq.objectives.likelihood.label_curvature import LabelCurvature
 from sklseq.objectives.likelihood.likelihood import Block, LogLikelihood
 from sklseq.objectives.scores.score_map import ScoreMap, Weights
 
-# Limits of weights, labels and rows, so that the Hessian costs about as much as training; of more
-# than SAMPLE rows, a part is used.
-MOST, MOST_LABELS, MANY_ROWS, SAMPLE = 512, 30, 10_000, 2000
+# Limits of weights and labels, so that the Hessian costs no more than training.
+MOST, MOST_LABELS = 512, 30
+# Fewer rows are used than this, and than WORK / n², with n the number of weights.
+MOST_ROWS, WORK = 1 << 16, 500_000_000
+# Largest number of weights of the exact Hessian, each of which costs a few evaluations, and bytes
+# that it keeps.
+MOST_EXACT, KEPT = 64, 1 << 27
 # Added to the diagonal, as a fraction of it: some weights are redundant.
 LEAST = 1e-6
 
 
-def has_row_curvature(X: Sequences, scores: ScoreMap) -> bool:
-    """Whether weights and rows are few."""
+def has_row_curvature(scores: ScoreMap) -> bool:
+    """Whether weights and labels are few, and no transition has features."""
     few = scores.n_weights <= MOST and scores.n_labels <= MOST_LABELS
-    return few and X.n_rows < MANY_ROWS and scores.features is None
+    return few and scores.features is None
+
+
+def has_exact(scores: ScoreMap) -> bool:
+    """Whether weights are so few that the exact Hessian is cheap enough."""
+    return scores.n_weights <= MOST_EXACT
 
 
 class Marginals(NamedTuple):
@@ -58,17 +67,15 @@ def row_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurvatu
     w : ndarray
     """
     scores, L, d = f.scores, f.scores.n_labels, X.shape[1]
-    sizes = np.ones(d)
-    if scores.largest is not None:
-        sizes = np.where(scores.largest > 0, scores.largest, 1.0)
     at, feature, label = _places(scores)
+    sizes = _sizes(scores)
     H, pairs = np.zeros((len(at), len(at))), np.zeros((L * L, L * L))
-    step = 1 + X.n_rows // SAMPLE
+    step = 1 + int(X.n_rows * max(1 / MOST_ROWS, max(len(at), L * L) ** 2 / WORK))
     chain, W = scores.chain(w), scores.design.weights(scores.state(w))
     for block in (block for run in f.runs for block in run):
-        some = Marginals(*(x[::step] for x in _marginals(f, block, W, chain)))
+        some = _marginals(f, block, W, chain, step)
         rows = X.rows[block.first : block.last : step]
-        rows = (rows.toarray() if X.is_sparse else rows) / sizes
+        rows = (rows.toarray() if X.is_sparse else rows) / sizes[:d]
         _add_effects(some, rows, feature, label, H)
         before, here = _covariances(some.before), _covariances(some.p)
         pairs += (before * some.weights[:, None]).T @ here
@@ -76,10 +83,36 @@ def row_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurvatu
     i, j = feature[chained] - d, label[chained]
     H[np.ix_(chained, chained)] += pairs[i[:, None] * L + i, j[:, None] * L + j]
     H *= step
+    return _as_block(at, sizes[feature], H)
+
+
+def exact_curvature(f: LogLikelihood, w: np.ndarray) -> LabelCurvature:
+    """The Hessian of ``f`` at w, without penalties, by a product for each weight."""
+    at, feature, _ = _places(f.scores)
+    sizes, hessian = _sizes(f.scores)[feature], f.hessian(w, KEPT)
+    H, unit, product = np.empty((len(at), len(at))), np.zeros_like(w), np.zeros_like(w)
+    for k, size in enumerate(sizes):
+        unit[at[k]] = 1 / size
+        hessian.product(unit, product)
+        unit[at[k]] = 0
+        H[k] = product[at] / sizes
+    np.einsum("ii->i", H)[:] -= 2 * f.l2 / np.square(sizes)
+    return _as_block(at, sizes, (H + H.T) / 2)
+
+
+def _as_block(at: np.ndarray, sizes: np.ndarray, H: np.ndarray) -> LabelCurvature:
     diagonal = np.einsum("ii->i", H)
+    np.maximum(diagonal, 0, out=diagonal)
     diagonal += LEAST * np.maximum(diagonal, LEAST * diagonal.max()) + np.finfo(float).tiny
-    sizes = np.append(sizes, np.ones(L + 2))[feature]
     return LabelCurvature(at, np.arange(len(at)), sizes, H[None], np.zeros(1))
+
+
+def _sizes(scores: ScoreMap) -> np.ndarray:
+    # Of the features as in `_places`: columns are divided by their largest entry.
+    sizes = np.ones(scores.n_features + scores.n_labels + 2)
+    if scores.largest is not None:
+        np.copyto(sizes[: scores.n_features], scores.largest, where=scores.largest > 0)
+    return sizes
 
 
 def _add_effects(some: Marginals, rows: np.ndarray, feature, label, H: np.ndarray) -> None:
@@ -105,19 +138,23 @@ def _covariances(p: np.ndarray) -> np.ndarray:
     return C.reshape(len(p), -1)
 
 
-def _marginals(f: LogLikelihood, block: Block, W, chain) -> Marginals:
-    L, n = f.scores.n_labels, len(block.y)
-    weights = np.repeat(block.weights, np.diff(block.offsets))
+def _marginals(f: LogLikelihood, block: Block, W, chain, step: int) -> Marginals:
+    # Of each step-th row.
+    n, weights = len(block.y), np.repeat(block.weights, np.diff(block.offsets))
     psi, _ = f.residuals(W, chain, block, f.buffers[0])
-    p = psi[:, :L].astype(np.float64) / np.maximum(weights, 1e-300)[:, None]
-    p[np.arange(n), block.y] += 1
-    np.clip(p, 0, 1, out=p)
+    here, (first, last) = np.arange(0, n, step), np.zeros((2, n))
     cuts = block.offsets[np.append(True, np.diff(block.offsets) > 0)]
-    before, after, first, last = np.zeros((n, L)), np.zeros((n, L)), np.zeros(n), np.zeros(n)
-    before[1:], after[:-1] = p[:-1], p[1:]
     first[cuts[:-1]] = last[cuts[1:] - 1] = 1
+
+    def at(rows: np.ndarray) -> np.ndarray:
+        p = psi[rows, : f.scores.n_labels] / np.maximum(weights[rows], 1e-300)[:, None]
+        p[np.arange(len(rows)), block.y[rows]] += 1
+        return np.clip(p, 0, 1, out=p)
+
+    first, last = first[here], last[here]
+    before, after = at(here - 1), at((here + 1) % n)
     before[first > 0] = after[last > 0] = 0
-    return Marginals(weights, p, before, after, first, last)
+    return Marginals(weights[here], at(here), before, after, first, last)
 
 
 def _places(scores: ScoreMap) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
