@@ -421,20 +421,23 @@ def zscore(case: ChainCase) -> Iterator[tuple]:
 # Where beliefs are equal up to rounding, "step" and "window" are decided by rounding.
 RULES = [
     {"strategy": "closure"},
-    {"strategy": "closure", "max_latency": 2},
+    {"strategy": "closure", "max_latency": 2, "belief": "viterbi", "restart": "always"},
     {"strategy": "viterbi"},
-    {"strategy": "viterbi", "max_latency": 0},
-    {"strategy": "viterbi", "max_latency": 3, "restart": "conflict"},
-    {"strategy": "chunk", "window_size": 3},
-    {"strategy": "chunk", "window_size": 4, "restart": "conflict"},
+    {"strategy": "viterbi", "max_latency": 0, "belief": "viterbi", "restart": "always"},
+    {"strategy": "viterbi", "max_latency": 3, "belief": "viterbi"},
+    {"strategy": "chunk", "window_size": 3, "belief": "viterbi", "restart": "always"},
+    {"strategy": "chunk", "window_size": 4, "belief": "viterbi"},
 ]
 BELIEF_RULES = [
-    {"strategy": "step", "latency_cost": 0.05},
-    {"strategy": "step", "latency_cost": 0.2, "belief": "forward", "restart": "conflict"},
+    {"strategy": "closure", "max_latency": 2},
+    {"strategy": "viterbi", "max_latency": 1, "restart": "always"},
+    {"strategy": "chunk", "window_size": 3},
+    {"strategy": "step", "latency_cost": 0.05, "belief": "viterbi", "restart": "always"},
+    {"strategy": "step", "latency_cost": 0.2},
     {"strategy": "step", "latency_cost": 0.03, "uncertainty": "entropy", "max_latency": 4},
-    {"strategy": "step", "latency_cost": 0.013, "uncertainty": "ambiguity"},
-    {"strategy": "window", "latency_cost": 0.05},
-    {"strategy": "window", "latency_cost": 0.2, "belief": "forward", "restart": "conflict"},
+    {"strategy": "step", "latency_cost": 0.013, "uncertainty": "ambiguity", "belief": "viterbi"},
+    {"strategy": "window", "latency_cost": 0.05, "restart": "always"},
+    {"strategy": "window", "latency_cost": 0.2},
 ]
 ROWS_ONLINE = 40  # the definition computes everything again at each row
 

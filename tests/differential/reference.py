@@ -169,10 +169,10 @@ class Online(OnlineReference):
     def _beam(self, ended=False):
         self.psi = [np.asarray(row, REAL) for row in self.psi]
         with np.errstate(all="ignore"):
-            delta, paths, p = super()._beam(ended)
+            delta, paths, p, belief = super()._beam(ended)
         if not (self.ending or (delta > -np.inf).any()):
             raise ValueError("No label is allowed after those that were emitted.")
-        return delta, paths, p.astype(np.float64)
+        return delta, paths, p.astype(np.float64), belief
 
     def finish(self) -> None:
         self.ending = True
