@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from sklseq.inference import segment_closure, segment_viterbi
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.segment.segment_closure import SegmentRule, StepScores, closures
 from sklseq.inference.segment.segmentations import SegmentSpans
@@ -180,3 +181,24 @@ def test_memory_is_that_of_the_pending_steps(most):
     sizes = [beam.nbytes for k in range(n) if beam.push(*steps.part(k, k + 1), True) is not None]
     assert len(sizes) == n
     assert max(sizes) < 100_000
+
+
+def test_sequences_without_a_segmentation_are_refused():
+    """Also if all their segments are certain before the end, whose scores forbid the last one."""
+    rng, n_refused = np.random.default_rng(0), 0
+    for _ in range(200):
+        L, n = int(rng.integers(1, 4)), int(rng.integers(1, 6))
+        scores = [np.where(rng.random(shape) < 0.4, -np.inf, 0.0) for shape in ((L, L), L, L)]
+        none = np.zeros(0, dtype=int)
+        spans = SegmentSpans(np.array([n]), np.array([0, 0]), none, none, none)
+        args = spans, np.zeros((0, L)), scores[0]
+        rest = {"start": scores[1], "end": scores[2], "max_length": 1}
+        try:
+            expected = segment_viterbi(*args, **rest)[0]
+        except ValueError:
+            n_refused += 1
+            with pytest.raises(ValueError, match="Sequence 0 has no allowed segmentation"):
+                segment_closure(*args, **rest)
+        else:
+            assert len(segment_closure(*args, **rest)[0][0]) == len(expected[0])
+    assert 20 < n_refused < 180

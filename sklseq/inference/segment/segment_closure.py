@@ -223,6 +223,8 @@ def closures(
             left.append(allowed(beam.push(*part, True), s))
         allowed(beam.push(*steps.part(first + known, first + n), False), s)
         left, rest = np.concatenate(left), allowed(beam.best(rule.end, False), s)
+        if rule.most < 0 and n and not len(rest) and rule.end[left[-1, 2]] == -np.inf:
+            allowed(None, s)  # all segments were certain before the end, which forbids the last
         times = np.append(left[:, 3], np.full(len(rest), n - 1))
         yield np.concatenate([left[:, :3], rest]), times
         first += n
