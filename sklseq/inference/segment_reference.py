@@ -119,18 +119,17 @@ def forward_succinct(n, kind, start, stop, scores, transition, first):
     return log_alpha, log_p
 
 
-def online_segments(
-    n, spans, scores, transition, first, end, limits, max_span, closes=True, most=None, held=0
-) -> tuple[np.ndarray, list[int]]:
+def online_segments(n, spans, scores, transition, rule, held=0) -> tuple[np.ndarray, list[int]]:
     """Segments of a sequence whose steps become known one by one, and when each of them left.
 
-    After each step all survivors are found anew. If ``closes``, the segments that all of them begin
-    with leave (Narasimhan et al. 2006, §3). While more than ``most`` steps are pending, the first
-    segment of the best segmentation leaves. The steps after a segment that left are a sequence of
-    their own. ``transition`` has shape (n, n_labels, n_labels), ``limits`` are the longest segments
-    of labels (0: any length), and the last ``held`` steps become known together.
+    After each step all survivors are found anew. If ``rule.closes``, the segments that all of them
+    begin with leave (Narasimhan et al. 2006, §3). While more than ``rule.most`` steps are pending,
+    the first segment of the best segmentation leaves. The steps after a segment that left are a
+    sequence of their own. ``transition`` has shape (n, n_labels, n_labels), ``rule`` is a
+    ``SegmentRule``, and the last ``held`` steps become known together.
     """
     left, times = [], []
+    first, end, limits, max_span = rule.start, rule.end, rule.limits, rule.max_span
     apart = max(limits) if all(limits) else max(*limits, max_span)
 
     def position():
@@ -150,8 +149,8 @@ def online_segments(
 
     for stop in range(1, n + 1 - held):
         together = itertools.takewhile(lambda ways: len(set(ways)) == 1, zip(*survivors(stop)[1]))
-        leave([ways[0] for ways in together] if closes else [], stop - 1)
-        while most is not None and stop - position() > most:
+        leave([ways[0] for ways in together] if rule.closes else [], stop - 1)
+        while 0 <= rule.most < stop - position():
             leave(_best(survivors(stop)[0], np.zeros_like(end))[:1], stop - 1)
     if n > position():
         leave(_best(survivors(n)[0], end), n - 1)

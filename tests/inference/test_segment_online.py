@@ -56,9 +56,8 @@ def expected_of(spans, scores, rows, rule, held):
     for s, n in enumerate(spans.lengths.tolist()):
         own = slice(spans.offsets[s], spans.offsets[s + 1])
         args = n, [x[own] for x in spans[2:]], scores[own], rows[first[s] :]
-        most = None if rule.most < 0 else rule.most
         try:
-            answers.append(online_segments(*args, *rule[1:5], rule.closes, most, held))
+            answers.append(online_segments(*args, rule, held))
         except ValueError:
             return [*answers, None]
     return answers

@@ -15,6 +15,7 @@ from sklseq.estimators.online.stream import StreamModel, alone
 from sklseq.estimators.semicrf.semicrf_segmenter import (
     SemiCRFSegmenter,
     labels_of_rows,
+    potentials_of,
     rule_of_segments,
     scores_of_steps,
 )
@@ -52,7 +53,7 @@ def labels_in_time(
 
     ``held``: number of last steps that become known only at the end of the sequence.
     """
-    X = segmenter._read(X)
+    X = potentials_of(segmenter, X)
     steps, lengths = scores_of_steps(segmenter, X, max_span), X.lengths
     answers = closures(_rule_of(segmenter, max_span, rule), steps, lengths, held)
     return labels_of_rows(segmenter, lengths, answers)
@@ -222,7 +223,7 @@ class SegmentStream:
         with numbered_from(lambda s, t: f"{base + t} of the stream"):
             for _, transformer in self._transformers:
                 X = transformer.transform(X)
-            X = self._segmenter._read(X)
+            X = potentials_of(self._segmenter, X)
             steps = scores_of_steps(self._segmenter, X, self._max_span, continued=base > 0)
         known = max(n, known)
         return allowed(self._beam.push(*steps.part(n - base, known - base, base), settles))

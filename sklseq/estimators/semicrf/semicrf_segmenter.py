@@ -429,13 +429,7 @@ class SemiCRFSegmenter(
         return label_limits(self.classes_, self.max_segment_length_, self._outside)
 
     def _read(self, X: Any) -> SegmentPotentials:
-        check_is_fitted(self, "classes_")
-        potentials, _ = read_potentials(X, self.vectorizer_)
-        wrong = potentials.shape[1] != self.n_features_in_
-        if wrong and not (potentials.n_potentials == 0 and potentials.shape[1] == 0):
-            origin = f"{type(self).__name__} was fitted with"
-            raise other_width(potentials.shape[1], self.n_features_in_, origin)
-        return potentials
+        return potentials_of(self, X)
 
     def _program(self, X: SegmentPotentials, asked: Any = None):
         """Return (plan, padded scores of its cells, transitions) of sequences."""
@@ -848,6 +842,17 @@ class SemiCRFSegmenter(
         if not check_sample_weight(sample_weight, len(X)) @ X.lengths > 0:
             raise nothing_to_score()
         return float(span_f1(true, self.predict_labels(X), sample_weight=sample_weight))
+
+
+def potentials_of(segmenter: SemiCRFSegmenter, X: Any) -> SegmentPotentials:
+    """Return X as potentials of as many features as a fitted segmenter has weights for."""
+    check_is_fitted(segmenter, "classes_")
+    potentials, _ = read_potentials(X, segmenter.vectorizer_)
+    wrong = potentials.shape[1] != segmenter.n_features_in_
+    if wrong and not (potentials.n_potentials == 0 and potentials.shape[1] == 0):
+        origin = f"{type(segmenter).__name__} was fitted with"
+        raise other_width(potentials.shape[1], segmenter.n_features_in_, origin)
+    return potentials
 
 
 def labels_of_rows(

@@ -544,15 +544,14 @@ cdef void merge_copies(
 
 
 def merge(
-    double[::1] w,                    # (n_blocks * lanes,)  IN/OUT
-    float[::1] G,                     # (n_blocks * lanes,)  IN/OUT
-    long long[::1] stamp,             # (n_blocks,)          IN/OUT
+    tuple weights,                    # (w, G, stamp), (n_blocks * lanes,) and (n_blocks,)  IN/OUT
     list copies,                      # of (w, G, stamp) of each thread, IN/OUT
     const double[::1] scale,          # (n_blocks // per_scale,), or (0,) if all values are one
     Py_ssize_t per_scale,
     const long long[::1] counts,      # updates of each thread
     long long before,                 # updates before these
-    double rate, double l1, double l2, double farthest,
+    tuple penalties,                  # rate, l1, l2
+    double farthest,
     bint finish,
     Py_ssize_t first, Py_ssize_t last,
 ):
@@ -566,9 +565,9 @@ def merge(
     cdef Problem q
     cdef Py_ssize_t k, block
     cdef size_t[:, ::1] addresses = np.empty((3, len(copies)), dtype=np.uintp)
-    cdef double[::1] w_k
-    cdef float[::1] G_k
-    cdef long long[::1] stamp_k
+    cdef double[::1] w = weights[0], w_k
+    cdef float[::1] G = weights[1], G_k
+    cdef long long[::1] stamp = weights[2], stamp_k
     if first >= last:
         return
     for k in range(len(copies)):
@@ -581,7 +580,7 @@ def merge(
     c.total, c.farthest = 0, <float> farthest
     for k in range(c.n):
         c.total += counts[k]
-    q.rate, q.l1, q.l2 = rate, l1, l2
+    q.rate, q.l1, q.l2 = penalties
     cdef const double* scales = &scale[0] if scale.shape[0] else NULL
     with nogil:
         for block in range(first, last):

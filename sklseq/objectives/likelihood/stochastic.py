@@ -204,7 +204,7 @@ class StochasticLikelihood(LatticeState):
         self, arrays: dict, others: tuple, counts, rate: float, part: float, finish: bool
     ) -> None:
         # Merge all arrays of weights, in pieces.
-        numbers = (counts, self.n_updates, rate, self.l1 * part, 2 * self.l2 * part)
+        numbers = counts, self.n_updates, (rate, self.l1 * part, 2 * self.l2 * part)
         jobs = []
         for at, (x, G, stamp) in enumerate(zip(*arrays.values())):
             if at == CHAIN:  # each update changes all its weights
@@ -216,7 +216,7 @@ class StochasticLikelihood(LatticeState):
                 for one in others
             ]
             scale = self._scale_of(at)
-            given = x.reshape(-1), G.reshape(-1), stamp, copies, scale
+            given = (x.reshape(-1), G.reshape(-1), stamp), copies, scale
             per_scale = len(stamp) // max(len(scale), 1)
             jobs += [
                 (*given, per_scale, *numbers, 1 + 1 / len(others), finish, *span)

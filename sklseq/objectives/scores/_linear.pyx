@@ -226,14 +226,16 @@ def split_entries(
     const int[::1] first_pair,       # (n_features + 1,)  first pair of each sparse feature
     const unsigned short[::1] label_of,  # (n_pairs,)
     const long long[:, ::1] starts,  # (2, n + 1)         sums of `count_entries` before each row
-    int[::1] dense,                  # OUT as all below: padded rows of dense features
-    real[::1] dense_data,            # (n,), or (0,) if all values are 0 or 1
-    int[::1] pair, unsigned short[::1] label, real[::1] pair_data,
+    tuple out,                       # OUT  padded rows of dense features and their values; pairs,
+                                     # their labels and values. No values if all are 0 or 1.
     Py_ssize_t first, Py_ssize_t last,
 ):
     """Entries of dense features, and one for each pair of the others, in rows first to last - 1."""
     cdef Py_ssize_t t, p, f, at, to
     cdef int k
+    cdef int[::1] dense = out[0], pair = out[2]
+    cdef real[::1] dense_data = out[1], pair_data = out[4]
+    cdef unsigned short[::1] label = out[3]
     cdef bint ones = dense_data.shape[0] == 0 and pair_data.shape[0] == 0
     with nogil:
         for t in range(first, last):

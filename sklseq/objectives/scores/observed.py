@@ -121,7 +121,7 @@ class ObservedRows:
         )
         layout = *places, self.sparse_label, starts
         out = self.indices, self.data, self.pair, self.label, self.sparse_data
-        threads.map(lambda piece: _linear.split_entries(*given, *layout, *out, *piece), pieces)
+        threads.map(lambda piece: _linear.split_entries(*given, *layout, out, *piece), pieces)
 
     def weights(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Padded rows of the dense features, and the weights of sparse pairs."""
