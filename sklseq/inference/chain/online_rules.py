@@ -293,9 +293,10 @@ def decode_online(
         M of "step": 1 - max P̃; the entropy, in nats; 1 while survivors disagree; or a function of
         the array P̃, of shape (n_labels,), that returns a number.
     belief : {"forward", "viterbi"}, default="forward"
-        P_T(b): proportional to the sum of the weights exp(score) of all paths that end in b (the
-        forward filter), or to the weight of the best one. With "viterbi" and ``early`` it is the
-        belief that b precedes row T + 1 if all labels of that row have equal scores.
+        P_T(b), 0 for labels that do not survive: proportional to the sum of the weights exp(score)
+        of all paths that end in b (the forward filter), or to the weight of the best one. With
+        "viterbi" and ``early`` it is the belief that b precedes row T + 1 if all labels of that
+        row have equal scores.
     window_size : int, optional
         Number of labels of "chunk".
     max_latency : int, optional
@@ -315,9 +316,9 @@ def decode_online(
         Whether "step", "window" and "closure" use at row T what is known about row T + 1. False:
         every label that is allowed at T survives, P_T(b) is that of row T, and the price of waiting
         is ``latency_cost`` · (T - t₀); with ``belief="viterbi", restart="always"`` these are the
-        rules of the paper. The
-        labels of "closure" are the same, but leave about one row later. Transition scores that
-        differ from row to row always have these rules: those of row T + 1 are unknown at T.
+        rules of the paper. The labels of "closure" are the same, but leave about one row later.
+        Transition scores that differ from row to row always have these rules: those of row T + 1
+        are unknown at T.
     decide : {"map", "marginal"}, default="map"
         The label that leaves. "map": the label of a path, as above. "marginal": the label of least
         expected cost under the marginal p(y_t | rows up to T), which with a lag is the fixed-lag

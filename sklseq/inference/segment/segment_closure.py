@@ -41,8 +41,9 @@ def segment_closure(
     At step t, all potentials that stop at t + 1 or before are known. A segment of the best
     segmentation is certain at step t if no later potential can change it. This holds as soon as
     all survivors contain it. The survivors at step t are the best segmentations of the steps so
-    far, one for each way in which the sequence may go on: the last segment ends here or stays
-    open, and the sequence ends or continues. Potentials that stop later span at most ``max_span``
+    far, one for each way in which the sequence may go on: the last segment ends here, with each
+    label, or stays open. Labels of the next step are not compared, as with ``early=False`` of
+    :func:`decode_online`. Potentials that stop later span at most ``max_span``
     steps. They therefore add the same score to all segments that began more than ``max_span``
     steps before they stop, and only the starts within ``max_span`` steps have to be kept apart.
 
