@@ -863,6 +863,5 @@ def _one_row(x: Any) -> Any:
 
 
 def _reads_table(model: BaseEstimator) -> bool:
-    while hasattr(model, "best_estimator_"):
-        model = model.best_estimator_
-    return isinstance(model, Pipeline) and isinstance(model[0], ColumnTransformer)
+    inner = _inner(model)
+    return isinstance(inner, Pipeline) and isinstance(inner[0], ColumnTransformer)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -204,6 +205,7 @@ def test_column_transformer_on_a_row_for_each_sequence():
         assert_array_equal(p, q)
     assert model[:-1].get_feature_names_out()[-2:].tolist() == ["v__v0", "v__v1"]
     assert [row.label for row in explain(model, X[:1])] == model.predict(X[:1])[0]
+    assert explain(FrozenEstimator(model), X[:1]) == explain(model, X[:1])
     for x in (X, X.iloc[0], WORDS[0], {"w": WORDS[0]}):
         with pytest.raises(ValueError, match="x must be a table with one row"):
             explain(model, x)
