@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import make_scorer
 
 from sklseq.data.labels import as_label_sequences, locate
-from sklseq.data.segment_labels import Span, segments_to_labels
+from sklseq.data.segment_labels import empty_lists, holds_segments, segments_to_labels
 from sklseq.data.sequences import check_sample_weight
 from sklseq.data.span_labels import Spans, find_spans
 from sklseq.data.strict_spans import check_mode, find_strict_spans
@@ -133,7 +133,7 @@ def _align(
 ) -> tuple[NDArray, NDArray, NDArray[np.int64]]:
     """Flat true and predicted labels and their common offsets; raise if they do not match."""
     for name, y in (("y_true", y_true), ("y_pred", y_pred)):
-        if _holds_segments(y):
+        if holds_segments(y):
             raise ValueError(
                 f"{name} holds segments (start, stop, type), and accuracies compare labels of "
                 "tokens; use span_f1 and its scorer, or the labels of predict_labels."
@@ -150,7 +150,7 @@ def _align(
     if unequal.size:
         n_true, n_pred = (np.diff(ends)[unequal[0]] for ends in (offsets, offsets_pred))
         hint = ""
-        if any(map(_empty_lists, (y_true, y_pred))):
+        if any(map(empty_lists, (y_true, y_pred))):
             hint = (
                 " If the empty lists are segments, use span_f1 without a scheme, or the labels of "
                 "predict_labels."
@@ -301,29 +301,17 @@ def _check_options(average: str | None, labels: Sequence[str] | None, zero_divis
         raise ValueError(f"zero_division must be 0.0, 1.0 or nan; got {zero_division!r}.")
 
 
-def _holds_segments(y: Any) -> bool:
-    if not isinstance(y, (list, tuple, np.ndarray)):
-        return False
-    first = next((x[0] for x in y if isinstance(x, (list, tuple, np.ndarray)) and len(x)), None)
-    return isinstance(first, Span) or (isinstance(first, (list, tuple)) and len(first) == 3)
-
-
 def _which_segments(y_true: Any, y_pred: Any) -> list[bool]:
     """Whether each side holds segments; beside labels, empty lists are taken as no segments."""
     sides = y_true, y_pred
-    held, empty = list(map(_holds_segments, sides)), list(map(_empty_lists, sides))
+    held, empty = list(map(holds_segments, sides)), list(map(empty_lists, sides))
     return held if any(held) or all(empty) else empty
-
-
-def _empty_lists(y: Any) -> bool:
-    some = isinstance(y, (list, tuple, np.ndarray)) and len(y) > 0
-    return some and all(isinstance(x, list) and not x for x in y)
 
 
 def _of_segments(y_true: Any, y_pred: Any, mode: str) -> tuple[Any, Any]:
     """Return both sides as labels; segments are written in IOB2."""
     sides, segments = (y_true, y_pred), _which_segments(y_true, y_pred)
-    if not any(map(_holds_segments, sides)) and mode == "strict":
+    if not any(map(holds_segments, sides)) and mode == "strict":
         return sides
     if not any(segments):
         return sides

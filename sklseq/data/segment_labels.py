@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from numbers import Integral
 from operator import index
 from typing import Any, NamedTuple
 
@@ -176,15 +175,21 @@ def labels_of_segments(y: Any, lengths: np.ndarray, outside: str | None) -> list
     return labels
 
 
-def holds_segments(y: Any, lengths: np.ndarray) -> bool:
-    """Whether y has lists of triples (start, stop, label), or no item where X has rows."""
-    if not hasattr(y, "__len__") or not all(hasattr(sequence, "__len__") for sequence in y):
-        return False
-    filled = next((sequence for sequence in y if len(sequence)), None)
-    if filled is None:
-        return len(y) == len(lengths) and bool(lengths.any())
-    first = next(iter(filled))
-    return isinstance(first, (tuple, list)) and len(first) == 3 and isinstance(first[0], Integral)
+def holds_segments(y: Any) -> bool:
+    """Whether the first item of the sequences of y is a segment (start, stop, label) or a Span."""
+    filled = (x for x in _sized(y) if len(_sized(x)))
+    first = next((next(iter(x)) for x in filled), None)
+    return isinstance(first, Span) or (isinstance(first, (list, tuple)) and len(first) == 3)
+
+
+def empty_lists(y: Any) -> bool:
+    """Whether all sequences of y, at least one, are empty lists: segments or labels."""
+    some = isinstance(y, (list, tuple, np.ndarray)) and len(y) > 0
+    return some and all(isinstance(x, list) and not x for x in y)
+
+
+def _sized(y: Any) -> Any:
+    return y if is_list(y) and hasattr(y, "__len__") else ()
 
 
 def _holds_labels(y: Any, lengths: np.ndarray) -> bool:

@@ -16,7 +16,7 @@ from sklearn.utils import get_tags
 
 from sklseq.data.labels import PartialLabelError
 from sklseq.data.partial_labels import PartialLabels
-from sklseq.data.segment_labels import UNKNOWN, holds_segments, read_segments
+from sklseq.data.segment_labels import UNKNOWN, empty_lists, holds_segments, read_segments
 from sklseq.data.sequences import Sequences, as_sequences, read_labels
 from sklseq.data.tables import column_list, is_column, is_table
 from sklseq.data.types import ArrayLike, ColumnsLike
@@ -374,7 +374,7 @@ class _RowLabels(NamedTuple):
         if y is None:
             return cls(None)
         rows = Sequences(np.empty((offsets[-1], 0)), offsets)
-        if holds_segments(y, rows.lengths):
+        if holds_segments(y) or (rows.n_rows and empty_lists(y)):
             found = read_segments(y, rows.lengths, "O", unknown=True)
             labels = np.repeat(found.label, found.stop - found.start)
             known = labels != UNKNOWN
