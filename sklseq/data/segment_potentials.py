@@ -7,22 +7,20 @@ closed or open (Sarawagi 2006, §3).
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, overload
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from sklseq.data.samples import Samples
 from sklseq.data.sequences import (
     Sequences,
     as_integers,
     check_offsets,
     check_roles,
     join_roles,
-    not_a_table,
-    sample_positions,
 )
 
 # Two bits: 1, the end is open; 2, the start is open.
@@ -31,6 +29,10 @@ EXACT, OPEN_END, OPEN_START, OPEN_BOTH = range(4)
 # Most steps of all sequences. Potentials are sorted by a key of 64 bits: up to twice the square of
 # this number, and two bits for the kind.
 MOST_STEPS = 1 << 30
+
+
+# Attributes of SegmentPotentials, in the order of its parameters.
+FIELDS = ("lengths", "offsets", "kind", "start", "stop", "rows", "row", "feature_names", "roles")
 
 
 class SequencePotentials(NamedTuple):
@@ -53,7 +55,7 @@ class SequencePotentials(NamedTuple):
     rows: Any
 
 
-class SegmentPotentials:
+class SegmentPotentials(Samples[SequencePotentials]):
     """Potentials of a set of sequences: features that many segments share, each stored once.
 
     Potential p has a span ``[start[p], stop[p])``, half-open, counted from 0 in its sequence. It is
@@ -132,9 +134,7 @@ class SegmentPotentials:
     array([0, 3], dtype=int8)
     """
 
-    __slots__ = (
-        "feature_names", "kind", "lengths", "offsets", "roles", "row", "rows", "start", "stop",
-    )  # fmt: skip
+    __slots__ = FIELDS
 
     def __init__(
         self, lengths: ArrayLike, offsets: ArrayLike, kind: ArrayLike, start: ArrayLike,
@@ -156,7 +156,7 @@ class SegmentPotentials:
     def _made(cls, *values) -> SegmentPotentials:
         # Without checks: the parts are known to be valid.
         new = cls.__new__(cls)
-        for name, value in zip(_FIELDS, values):
+        for name, value in zip(FIELDS, values):
             setattr(new, name, value)
         return new
 
@@ -227,7 +227,7 @@ class SegmentPotentials:
                       np.arange(n), None, X.roles)
             for kind in kinds
         ]  # fmt: skip
-        return blocks[0] if len(blocks) == 1 else _hstack(blocks)
+        return blocks[0] if len(blocks) == 1 else cls._joined(blocks)
 
     def _check(self) -> None:
         self.check_rows()
@@ -264,18 +264,6 @@ class SegmentPotentials:
             )
 
     @property
-    def shape(self) -> tuple[int, int]:
-        return len(self), self.rows.shape[1]
-
-    @property
-    def ndim(self) -> int:
-        return 2
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.rows.dtype
-
-    @property
     def n_steps(self) -> int:
         return int(self.lengths.sum())
 
@@ -286,34 +274,15 @@ class SegmentPotentials:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def __iter__(self) -> Iterator[SequencePotentials]:
-        return (self[s] for s in range(len(self)))
+    def _one(self, s: int) -> SequencePotentials:
+        p = slice(self.offsets[s], self.offsets[s + 1])
+        rows = self.rows[self.row[p]]
+        return SequencePotentials(
+            int(self.lengths[s]), self.kind[p], self.start[p], self.stop[p], rows
+        )
 
-    @overload
-    def __getitem__(self, key: int | np.integer) -> SequencePotentials: ...
-    @overload
-    def __getitem__(self, key: slice | tuple | ArrayLike) -> SegmentPotentials: ...
-    def __getitem__(self, key):
-        """``SequencePotentials`` of one sequence for an int; ``SegmentPotentials`` otherwise."""
-        if isinstance(key, tuple):  # scikit-learn indexes samples as X[key, ...]
-            if len(key) != 2 or not (key[1] is Ellipsis or key[1] == slice(None)):
-                raise IndexError(
-                    "SegmentPotentials are indexed by sequence only; select columns of .rows "
-                    "instead."
-                )
-            key = key[0]
-        if isinstance(key, numbers.Integral):
-            s = range(len(self))[key]
-            p = slice(self.offsets[s], self.offsets[s + 1])
-            return SequencePotentials(
-                int(self.lengths[s]), self.kind[p], self.start[p], self.stop[p],
-                self.rows[self.row[p]],
-            )  # fmt: skip
-        if isinstance(key, slice):
-            return self._take(np.arange(len(self))[key])
-        return self._take(sample_positions(key, len(self)))
-
-    def _take(self, which: np.ndarray) -> SegmentPotentials:
+    def _take(self, which: range | np.ndarray) -> SegmentPotentials:
+        which = np.asarray(which, dtype=np.intp)
         counts = np.diff(self.offsets)[which]
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         p = np.arange(offsets[-1]) + np.repeat(self.offsets[which] - offsets[:-1], counts)
@@ -325,39 +294,44 @@ class SegmentPotentials:
             self.roles,
         )  # fmt: skip
 
-    def __array_function__(self, func, types, args, kwargs):
-        # FeatureUnion joins blocks of columns, as for Sequences.
-        if func is np.hstack or (func is np.concatenate and kwargs.get("axis", 0) == 1):
-            return _hstack(args[0])
-        return NotImplemented
+    def _with_values(self, rows: Any) -> SegmentPotentials:
+        return SegmentPotentials(**self.__getstate__() | {"rows": rows})
 
-    def __array__(self, dtype=None, copy=None):
-        raise TypeError(not_a_table("SegmentPotentials"))
-
-    def __mul__(self, factor: Any) -> SegmentPotentials:
-        # FeatureUnion(transformer_weights=...) multiplies each block by its weight.
-        if not isinstance(factor, numbers.Real):
-            return NotImplemented
-        fields = {name: getattr(self, name) for name in _FIELDS}
-        return SegmentPotentials(**fields | {"rows": self.rows * factor})
-
-    __rmul__ = __mul__
-
-    def __getstate__(self):
-        return {name: getattr(self, name) for name in _FIELDS}
-
-    def __setstate__(self, state):
-        for name, value in ({"roles": None} | state).items():
-            setattr(self, name, value)
+    @classmethod
+    def _joined(cls, blocks: list) -> SegmentPotentials:
+        # Each sequence has the potentials of all blocks, in their order.
+        first = blocks[0]
+        for i, block in enumerate(blocks):
+            if not isinstance(block, SegmentPotentials) or not np.array_equal(
+                block.lengths, first.lengths
+            ):
+                raise ValueError(
+                    f"Blocks joined by columns must hold the same sequences; block {i} differs "
+                    "from block 0 in number or lengths. Check that all are SegmentPotentials and "
+                    "that no transformer drops steps."
+                )
+        sequence = np.concatenate(
+            [np.repeat(np.arange(len(b)), np.diff(b.offsets)) for b in blocks]
+        )
+        order = np.argsort(sequence, kind="stable")
+        before = np.cumsum([0, *(b.rows.shape[0] for b in blocks)])
+        names = [b.feature_names for b in blocks]
+        spans = ("kind", "start", "stop")
+        return cls._made(
+            first.lengths,
+            np.sum([b.offsets for b in blocks], axis=0),
+            *(np.concatenate([getattr(b, f) for b in blocks])[order] for f in spans),
+            sparse.block_diag([b.rows for b in blocks], format="csr"),
+            np.concatenate([b.row + n for b, n in zip(blocks, before)])[order],
+            None if any(n is None for n in names) else np.concatenate(names),
+            join_roles(blocks),
+        )
 
     def __repr__(self) -> str:
         return (
             f"<SegmentPotentials: {len(self)} sequences, {self.n_steps} steps, "
             f"{self.n_potentials} potentials, {self.rows.shape[1]} features, {self.dtype}>"
         )
-
-
-_FIELDS = ("lengths", "offsets", "kind", "start", "stop", "rows", "row", "feature_names", "roles")
 
 
 def check_spans(
@@ -436,31 +410,3 @@ def _stack(rows: list, counts: list):
                 f"{blocks[0].shape[1]} columns."
             )
     return sparse.vstack(blocks, format="csr")
-
-
-def _hstack(blocks: list[SegmentPotentials]) -> SegmentPotentials:
-    """Join blocks by columns; each sequence has the potentials of all blocks, in their order."""
-    first = blocks[0]
-    for i, block in enumerate(blocks):
-        if not isinstance(block, SegmentPotentials) or not np.array_equal(
-            block.lengths, first.lengths
-        ):
-            raise ValueError(
-                f"Blocks joined by columns must hold the same sequences; block {i} differs "
-                "from block 0 in number or lengths. Check that all are SegmentPotentials and that "
-                "no transformer drops steps."
-            )
-    sequence = np.concatenate([np.repeat(np.arange(len(b)), np.diff(b.offsets)) for b in blocks])
-    order = np.argsort(sequence, kind="stable")
-    before = np.cumsum([0, *(b.rows.shape[0] for b in blocks)])
-    names = [b.feature_names for b in blocks]
-    spans = ("kind", "start", "stop")
-    return SegmentPotentials._made(
-        first.lengths,
-        np.sum([b.offsets for b in blocks], axis=0),
-        *(np.concatenate([getattr(b, f) for b in blocks])[order] for f in spans),
-        sparse.block_diag([b.rows for b in blocks], format="csr"),
-        np.concatenate([b.row + n for b, n in zip(blocks, before)])[order],
-        None if any(n is None for n in names) else np.concatenate(names),
-        join_roles(blocks),
-    )

@@ -26,6 +26,7 @@ from sklseq.data.labels import (
     refuse_mask,
     unique_labels,
 )
+from sklseq.data.samples import Samples
 from sklseq.data.tables import column_list, is_column, is_table
 
 Rows = Any  # 2-D ndarray, SciPy CSR matrix or CSR array
@@ -43,7 +44,7 @@ def is_sparse(x: Any) -> bool:
     return issparse is not None and issparse(x)
 
 
-class Sequences:
+class Sequences(Samples[Rows]):
     """Packed sequences: the rows of all sequences in one matrix, cut by ``offsets``.
 
     Sequence ``s`` is ``rows[offsets[s]:offsets[s + 1]]``. A ``Sequences`` behaves like a
@@ -114,18 +115,6 @@ class Sequences:
         return cls(matrices[0] if len(matrices) == 1 else np.concatenate(matrices), offsets)
 
     @property
-    def shape(self) -> tuple[int, int]:
-        return len(self), self.rows.shape[1]
-
-    @property
-    def ndim(self) -> int:
-        return 2
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.rows.dtype
-
-    @property
     def n_rows(self) -> int:
         return self.rows.shape[0]
 
@@ -140,37 +129,13 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __iter__(self) -> Iterator[Rows]:
-        for start, stop in zip(self.offsets[:-1], self.offsets[1:]):
-            yield self.rows[start:stop]
+    def _one(self, s: int) -> Rows:
+        return self.rows[self.offsets[s] : self.offsets[s + 1]]
 
-    @overload
-    def __getitem__(self, key: int | np.integer) -> Rows: ...
-    @overload
-    def __getitem__(self, key: slice | tuple | ArrayLike) -> Sequences: ...
-    def __getitem__(self, key):
-        """The rows of one sequence for an int; a ``Sequences`` for any other index."""
-        if isinstance(key, tuple):  # scikit-learn indexes samples as X[key, ...]
-            if len(key) != 2 or not (key[1] is Ellipsis or key[1] == slice(None)):
-                raise IndexError(
-                    "Sequences are indexed by sequence only; select columns of .rows instead."
-                )
-            key = key[0]
-        if isinstance(key, numbers.Integral):
-            s = range(len(self))[key]
-            return self.rows[self.offsets[s] : self.offsets[s + 1]]
-        if isinstance(key, slice):
-            start, stop, step = key.indices(len(self))
-            if step == 1:
-                return self._span(start, max(start, stop))
-            return self._take(np.arange(start, stop, step))
-        return self._take(sample_positions(key, len(self)))
-
-    def _span(self, start: int, stop: int) -> Sequences:
-        offsets = self.offsets[start : stop + 1]
-        return Sequences(self.rows[offsets[0] : offsets[-1]], offsets - offsets[0], self.roles)
-
-    def _take(self, which: np.ndarray) -> Sequences:
+    def _take(self, which: range | np.ndarray) -> Sequences:
+        if isinstance(which, range) and which.step == 1:
+            offsets = self.offsets[which.start : max(which.start, which.stop) + 1]
+            return Sequences(self.rows[offsets[0] : offsets[-1]], offsets - offsets[0], self.roles)
         lengths = self.lengths[which]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         # Row r of the result is row r + shift of self.rows; a sequence has one shift.
@@ -282,30 +247,36 @@ class Sequences:
             y = list(cut_rows(items, X.offsets))
         return X, y
 
-    def __array_function__(self, func, types, args, kwargs):
-        # FeatureUnion joins blocks of columns with np.hstack (scikit-learn < 1.9) or
-        # np.concatenate(axis=1); no other NumPy function is supported.
-        if func is np.hstack or (func is np.concatenate and kwargs.get("axis", 0) == 1):
-            return _hstack(args[0])
-        return NotImplemented
+    _with_values = with_rows
 
-    def __array__(self, dtype=None, copy=None):
-        raise TypeError(not_a_table("Sequences"))
+    @classmethod
+    def _joined(cls, blocks: list) -> Sequences:
+        first = next(block for block in blocks if isinstance(block, Sequences))
+        for i, block in enumerate(blocks):
+            if not isinstance(block, Sequences):
+                raise ValueError(
+                    f"Blocks joined by columns must be Sequences; block {i} is a "
+                    f"{type(block).__name__}. Replace 'passthrough' by PerToken(), which leaves "
+                    "rows of numbers as they are, or the transformer by PerToken(transformer)."
+                )
+            if not np.array_equal(block.offsets, first.offsets):
+                raise ValueError(
+                    f"Blocks joined by columns must hold the same sequences; block {i} differs "
+                    "from block 0 in number or lengths. Check that no transformer drops rows."
+                )
+        if any(block.is_sparse for block in blocks):
+            from scipy import sparse
 
-    def __mul__(self, factor: Any) -> Sequences:
-        # FeatureUnion(transformer_weights=...) multiplies each block by its weight.
-        if not isinstance(factor, numbers.Real):
-            return NotImplemented
-        return self.with_rows(self.rows * factor)
+            from sklseq.data.ones import all_ones, ones_beside
 
-    __rmul__ = __mul__
-
-    def __getstate__(self):
-        return {"rows": self.rows, "offsets": self.offsets, "roles": self.roles}
-
-    def __setstate__(self, state):
-        for name, value in ({"roles": None} | state).items():
-            setattr(self, name, value)
+            n_columns = sum(b.rows.shape[1] for b in blocks)
+            if all(all_ones(b.rows) for b in blocks) and n_columns <= np.iinfo(np.int32).max:
+                rows = ones_beside([b.rows for b in blocks])
+            else:
+                rows = sparse.hstack([b.rows for b in blocks], format="csr")
+        else:
+            rows = np.concatenate([b.rows for b in blocks], axis=1)
+        return Sequences(rows, first.offsets, join_roles(blocks))
 
     def __repr__(self) -> str:
         form = "sparse" if self.is_sparse else "dense"
@@ -313,15 +284,6 @@ class Sequences:
             f"<Sequences: {len(self)} sequences, {self.n_rows} rows, "
             f"{self.rows.shape[1]} features, {form} {self.dtype}>"
         )
-
-
-def not_a_table(name: str) -> str:
-    """Error message for containers that scikit-learn, pandas or NumPy would convert."""
-    return (
-        f"{name} cannot become one array or table, because its sequences differ in length: tools "
-        "of scikit-learn that read a table cannot take it; for a FeatureUnion or ColumnTransformer "
-        "of extractors, use set_output(transform='default')."
-    )
 
 
 def read_labels(y: Any, X: Sequences) -> np.ndarray:
@@ -362,60 +324,12 @@ def _coded(y: Any, X: Sequences) -> tuple[np.ndarray, np.ndarray, np.ndarray | N
     return classes, codes.astype(np.min_scalar_type(max(n - 1, 0))), table
 
 
-def _hstack(blocks: list[Sequences]) -> Sequences:
-    first = next(block for block in blocks if isinstance(block, Sequences))
-    for i, block in enumerate(blocks):
-        if not isinstance(block, Sequences):
-            raise ValueError(
-                f"Blocks joined by columns must be Sequences; block {i} is a "
-                f"{type(block).__name__}. Replace 'passthrough' by PerToken(), which leaves rows "
-                "of numbers as they are, or the transformer by PerToken(transformer)."
-            )
-        if not np.array_equal(block.offsets, first.offsets):
-            raise ValueError(
-                f"Blocks joined by columns must hold the same sequences; block {i} differs "
-                "from block 0 in number or lengths. Check that no transformer drops rows."
-            )
-    if any(block.is_sparse for block in blocks):
-        from scipy import sparse
-
-        from sklseq.data.ones import all_ones, ones_beside
-
-        n_columns = sum(b.rows.shape[1] for b in blocks)
-        if all(all_ones(b.rows) for b in blocks) and n_columns <= np.iinfo(np.int32).max:
-            rows = ones_beside([b.rows for b in blocks])
-        else:
-            rows = sparse.hstack([b.rows for b in blocks], format="csr")
-    else:
-        rows = np.concatenate([b.rows for b in blocks], axis=1)
-    return Sequences(rows, first.offsets, join_roles(blocks))
-
-
 def join_roles(blocks: list) -> np.ndarray | None:
     """Roles of columns side by side; None if no block has any."""
     if all(block.roles is None for block in blocks):
         return None
     states = (np.full(b.shape[1], STATE, np.uint8) if b.roles is None else b.roles for b in blocks)
     return np.concatenate(list(states))
-
-
-def sample_positions(key: Any, n: int) -> np.ndarray:
-    """Indices of the sequences that a mask or an integer array selects from ``n``."""
-    key = np.asarray(key)
-    if key.dtype == bool:
-        if key.shape != (n,):
-            raise IndexError(f"A mask over {n} sequences must have that length; got {key.shape}.")
-        return np.flatnonzero(key)
-    if key.size == 0:
-        return np.zeros(0, dtype=np.intp)
-    if key.dtype.kind not in "iu" or key.ndim != 1:
-        raise IndexError(
-            "Sequences are indexed by int, slice, 1-D integer array or mask; "
-            f"got {key.dtype} of shape {key.shape}."
-        )
-    if key.min() < -n or key.max() >= n:
-        raise IndexError(f"Sequence index out of range for {n} sequences.")
-    return np.where(key < 0, key + n, key)
 
 
 def as_numbers(values: Any, name: str) -> np.ndarray:

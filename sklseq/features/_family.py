@@ -17,7 +17,8 @@ from sklseq._lib.estimator import EstimatorBase, as_fitted, check_plain_paramete
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.ones import all_ones, rows_of_ones
 from sklseq.data.row_blocks import in_blocks
-from sklseq.data.sequences import Sequences, not_a_table
+from sklseq.data.samples import not_a_table
+from sklseq.data.sequences import Sequences
 from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.features._extracted_blocks import extracted_blocks
 from sklseq.features._packed_rows import PackedRows
