@@ -1,7 +1,43 @@
 """Labels of each sequence as lists, from codes."""
 
-from cpython.list cimport PyList_New, PyList_SET_ITEM
-from cpython.ref cimport Py_INCREF
+from cpython.list cimport PyList_New
+from cpython.ref cimport Py_INCREF, PyObject
+from cpython.sequence cimport PySequence_Fast_ITEMS as items
+from libc.stdlib cimport calloc, free
+
+from sklseq._lib.threads import spans
+
+
+cdef void own(list classes, const int[::1] codes) except *:
+    # Count the references that lists of all labels hold. Once they are counted, the labels are
+    # written without the GIL.
+    cdef Py_ssize_t L = len(classes), t, j, _k, wrong = -1
+    cdef Py_ssize_t* counts = <Py_ssize_t*> calloc(L + 1, sizeof(Py_ssize_t))
+    if counts == NULL:
+        raise MemoryError()
+    try:
+        with nogil:
+            for t in range(codes.shape[0]):
+                if not 0 <= codes[t] < L:
+                    wrong = t
+                    break
+                counts[codes[t]] += 1
+        if wrong >= 0:
+            raise IndexError(f"Code {codes[wrong]} is not the number of a label.")
+        for j in range(L):
+            label = classes[j]
+            for _k in range(counts[j]):
+                Py_INCREF(label)
+    finally:
+        free(counts)
+
+
+cdef inline void write(
+    PyObject** labels, PyObject** classes, const int* codes, Py_ssize_t n
+) noexcept nogil:
+    cdef Py_ssize_t t
+    for t in range(n):
+        labels[t] = classes[codes[t]]
 
 
 def label_lists(
@@ -10,18 +46,33 @@ def label_lists(
     const long long[::1] offsets,    # (n_sequences + 1,)  of `codes`
 ):
     """Return a list of the labels ``classes[code]`` for each sequence, without copies of labels."""
-    cdef Py_ssize_t L = len(classes), s, t, n
-    cdef int code
+    cdef Py_ssize_t s, n
     cdef list found = [], labels
+    own(classes, codes)
     for s in range(offsets.shape[0] - 1):
         n = offsets[s + 1] - offsets[s]
         labels = PyList_New(n)
-        for t in range(n):
-            code = codes[offsets[s] + t]
-            if not 0 <= code < L:
-                raise IndexError(f"Code {code} is not the number of a label.")
-            label = classes[code]
-            Py_INCREF(label)
-            PyList_SET_ITEM(labels, t, label)
+        if n:
+            write(items(labels), items(classes), &codes[offsets[s]], n)
         found.append(labels)
     return found
+
+
+def label_list(
+    list classes,
+    const int[::1] codes,            # (n_rows,)
+    threads,
+):
+    """Return a list of the labels ``classes[code]``; all threads write it."""
+    cdef list labels = PyList_New(codes.shape[0])
+
+    def fill(part):
+        cdef Py_ssize_t a = part[0], n = part[1] - part[0]
+        cdef PyObject** first = items(labels) + a
+        cdef PyObject** of_codes = items(classes)
+        own(classes, codes[a:a + n])
+        with nogil:
+            write(first, of_codes, &codes[a], n)
+
+    threads.map(fill, spans(codes.shape[0], threads.n))
+    return labels

@@ -171,8 +171,8 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
             return cut_labels(self, codes, rows.X.offsets)
         found = LabelLists([None] * len(rows.X))
 
-        def keep(a, b, codes, offsets):
-            found[a:b] = cut_labels(self, codes, offsets)  # while other threads decode
+        def keep(a, b, codes, offsets, threads):
+            found[a:b] = cut_labels(self, codes, offsets, threads)  # while other threads decode
 
         rows.best_paths(keep)
         return found if gives_lists(self) else np.asarray(found)

@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from sklseq.data._label_lists import label_lists
+from sklseq._lib.threads import Threads
+from sklseq.data._label_lists import label_list, label_lists
 from sklseq.data.labels import LabelLists, cut_rows
 
 
@@ -76,11 +77,19 @@ def chosen_labels(estimator: Any, codes: np.ndarray) -> Any:
     return estimator.classes_.take(codes)
 
 
-def cut_labels(estimator: Any, codes: np.ndarray, offsets: np.ndarray) -> Any:
-    """Return labels of each sequence, from the codes of all rows."""
+def cut_labels(
+    estimator: Any, codes: np.ndarray, offsets: np.ndarray, threads: Threads | None = None
+) -> Any:
+    """Return labels of each sequence, from the codes of all rows.
+
+    ``threads``: those that work together on a single long sequence.
+    """
     if gives_lists(estimator):
         codes, offsets = codes.astype(np.intc, copy=False), offsets.astype(np.int64, copy=False)
-        return LabelLists(label_lists(estimator.classes_.tolist(), codes, offsets))
+        classes = estimator.classes_.tolist()
+        if threads is not None:
+            return LabelLists([label_list(classes, codes, threads)])
+        return LabelLists(label_lists(classes, codes, offsets))
     return np.asarray(LabelLists(cut_rows(estimator.classes_.take(codes), offsets)))
 
 

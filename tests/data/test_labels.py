@@ -1,14 +1,16 @@
 """Label sequences, spans and constraints."""
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
-from sklseq.data._label_lists import label_lists
+from sklseq.data._label_lists import label_list, label_lists
 
+from sklseq._lib.threads import Threads
 from sklseq.data.constraints import allowed_transitions, check_constraints, resolve_constraints
 from sklseq.data.labels import (
     as_label_sequences,
@@ -456,3 +458,20 @@ def test_label_lists():
     for wrong in (-1, 3):
         with pytest.raises(IndexError, match=f"Code {wrong} is not the number of a label"):
             label_lists(classes, np.array([0, wrong], dtype=np.intc), np.array([0, 2]))
+
+
+def test_threads_write_one_list():
+    # Labels of no other object, whose references count: immortal ones would hide a wrong number.
+    classes = ["".join(parts) for parts in (["la", "bel"], ["oth", "er"], ["ne", "ver"])]
+    before = [sys.getrefcount(label) for label in classes]
+    for n_rows in (0, 1, 2, 1000):
+        codes = np.random.default_rng(n_rows).integers(0, 2, n_rows).astype(np.intc)
+        with Threads(3) as threads:
+            found = label_list(classes, codes, threads)
+        assert found == label_lists(classes, codes, np.array([0, n_rows]))[0]
+        held = [sys.getrefcount(label) for label in classes]
+        assert held == (before + np.bincount(codes, minlength=3)).tolist()
+    del found
+    assert [sys.getrefcount(label) for label in classes] == before
+    with Threads(2) as threads, pytest.raises(IndexError, match="Code 3 is not the number"):
+        label_list(classes, np.array([0, 1, 2, 3], dtype=np.intc), threads)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -67,7 +68,23 @@ def sums_by_halves(
     return float(log_z)
 
 
-def best_path_in_parts(psi: np.ndarray, chain: Any, labels: np.ndarray, threads: Threads) -> float:
+class SharedRows(NamedTuple):
+    """The rows of one long sequence, which several threads work on.
+
+    Attributes
+    ----------
+    threads : Threads
+    score : callable
+        ``score(a, b)`` writes the scores of rows a to b - 1 anew, without start and end scores.
+    """
+
+    threads: Threads
+    score: Callable[[int, int], None]
+
+
+def best_path_in_parts(
+    psi: np.ndarray, chain: Any, labels: np.ndarray, shared: SharedRows
+) -> float:
     """Viterbi on one sequence with one part in each thread; labels are the same as with one thread.
 
     Returns the score of the path, -inf if none is allowed, and writes its ``labels``. ``psi`` are
@@ -77,20 +94,21 @@ def best_path_in_parts(psi: np.ndarray, chain: Any, labels: np.ndarray, threads:
     sequence began with the part. Once delta_{a-1} is known, the first ``JOIN`` rows are computed
     again. If the last of them is the same, bit by bit, so are all rows after it, since each row is
     a function of the row before. This holds once all best paths share a label, which most models
-    reach after a few rows. Otherwise the whole part is computed again. The traceback works in the
-    same way.
+    reach after a few rows. Otherwise the whole part is scored and computed again. The traceback
+    works in the same way.
     """
-    L, n = chain.n_labels, min(threads.n, max(len(psi) // (2 * JOIN), 1))
-    cuts = np.linspace(0, len(psi), n + 1).astype(int).tolist()
+    T, L, threads = len(psi), chain.n_labels, shared.threads
+    cuts = np.linspace(0, T, min(threads.n, max(T // (2 * JOIN), 1)) + 1).astype(int).tolist()
     parts = list(zip(cuts[:-1], cuts[1:]))
 
     def guess(part: tuple[int, int]) -> tuple[np.ndarray | None, float]:
-        # Run the recursion of a part without the row before it. Returns a copy of its scores, and
-        # the score of its best path after the first JOIN rows.
+        # Run the recursion of a part without the row before it. Returns a copy of the scores of its
+        # first JOIN rows, and the score of its best path after these.
         a, b = part
         if a == 0:
             return None, run(psi[:b], labels[:b])
-        given, m = psi[a:b].copy(), a + JOIN
+        m = a + JOIN
+        given = psi[a:m].copy()
         if run(psi[a:m], labels[a:m]) == -np.inf:
             return given, -np.inf
         enter(psi[m], psi[m - 1])
@@ -111,14 +129,16 @@ def best_path_in_parts(psi: np.ndarray, chain: Any, labels: np.ndarray, threads:
             return total
         m = a + JOIN
         enter(given[0], psi[a - 1])
-        total += run(given[:JOIN], labels[a:m])
-        joined = np.array_equal(given[JOIN - 1, :L], psi[m - 1, :L])
-        psi[a:m] = given[:JOIN]
+        total += run(given, labels[a:m])
+        joined = np.array_equal(given[-1, :L], psi[m - 1, :L])
+        psi[a:m] = given
         if not joined and total > -np.inf:
-            enter(given[JOIN], psi[m - 1])
-            total += run(given[JOIN:], labels[m:b]) - rest
-            psi[m:b] = given[JOIN:]
+            shared.score(m, b)
+            if b == T:
+                psi[-1] += chain.end
+            enter(psi[m], psi[m - 1])
+            total += run(psi[m:b], labels[m:b]) - rest
     for a, b in reversed(parts if total > -np.inf else []):
-        at = slice(a, min(b + 1, len(psi)))
+        at = slice(a, min(b + 1, T))
         _halves.trace_from(psi[at], chain.score_t, labels[at], JOIN if a else 0, L)
     return total

@@ -15,7 +15,7 @@ import numpy as np
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.sequences import as_numbers, check_offsets
 from sklseq.data.types import ArrayLike, RandomState
-from sklseq.inference.chain.halves import best_path_in_parts, sums_by_halves
+from sklseq.inference.chain.halves import SharedRows, best_path_in_parts, sums_by_halves
 from sklseq.inference.chain.row_transitions import RowTransitions, TransitionLike, row_scores
 from sklseq.inference.chain.sparse_transitions import (
     ListedFactors,
@@ -462,11 +462,11 @@ def viterbi(
 
 def best_paths(
     psi: np.ndarray, offsets: np.ndarray, chain: Transitions, rows: RowTransitions | None = None,
-    threads: Threads | None = None,
+    shared: SharedRows | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Viterbi on padded scores, which are overwritten; -inf marks a sequence without a path.
 
-    ``rows``: transition scores of these rows. ``threads``: those for a sequence that is alone.
+    ``rows``: transition scores of these rows. ``shared``: for a sequence that is alone.
     """
     labels = np.zeros(len(psi), dtype=np.int32)
     scores = np.zeros(len(offsets) - 1)
@@ -476,8 +476,8 @@ def best_paths(
         _chain.best_paths(psi, offsets, chain, labels, scores, None, None, entries)
         return labels, scores
     lists = None if chain.pairs is None else chain.pairs.scores(chain.score)
-    if lists is None and threads is not None and len(scores) == 1:
-        scores[0] = best_path_in_parts(psi, chain, labels, threads)
+    if lists is None and shared is not None and len(scores) == 1:
+        scores[0] = best_path_in_parts(psi, chain, labels, shared)
         return labels, scores
     if lists is None and not is_batched(chain.n_labels, len(scores)):
         _chain.best_paths(psi, offsets, chain, labels, scores)

@@ -32,6 +32,7 @@ from scipy import sparse
 
 from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import row_positions
+from sklseq.inference.chain.halves import SharedRows
 from sklseq.inference.chain.linear_chain import best_paths
 from sklseq.objectives.likelihood.likelihood import LogLikelihood, ThreadBuffers, squared_norm
 from sklseq.objectives.scores.design import _linear
@@ -171,12 +172,17 @@ class SmoothedHinge(LogLikelihood):
             def raise_wrong(at: slice) -> None:
                 psi[at] += self.cost[y[at]]
 
+            def score_again(a: int, b: int) -> None:
+                score(slice(a, b))
+                raise_wrong(slice(a, b))
+
             _in_parts(threads, score, len(psi))
             _linear.observed_scores(psi, y, offsets, self.observed_score[sequences])
             _in_parts(threads, raise_wrong, len(psi))
             if features is not None:
                 entries = features.fill(chain.v, chain.score, first, offsets, work.entries)
-            best[sequences] = best_paths(psi, offsets, chain, entries, threads)[1]
+            shared = None if threads is None else SharedRows(threads, score_again)
+            best[sequences] = best_paths(psi, offsets, chain, entries, shared)[1]
 
         def add_run(job) -> None:
             for block in job[0]:

@@ -14,6 +14,7 @@ from sklseq._lib.threads import BufferPool, Threads, spans
 from sklseq.data.labels import cut_rows
 from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import Sequences, check_finite
+from sklseq.inference.chain.halves import SharedRows
 from sklseq.inference.chain.linear_chain import (
     Transitions,
     Workspace,
@@ -105,15 +106,18 @@ class ScoredRows:
         self.most_rows = int(max((X.offsets[b] - X.offsets[a] for a, b in self.runs), default=0))
 
     def best_paths(self, keep: Callable) -> None:
-        """Call ``keep(a, b, codes, offsets)`` with the best paths of sequences a to b - 1."""
+        """Call ``keep(a, b, codes, offsets, threads)`` with the best paths of sequences a to b - 1.
+
+        ``threads``: those that work on these together; None: one thread.
+        """
         chain = self._chain("maxima")
         entries = self._entries(chain)
 
-        def decode(a, b, psi, offsets, threads):
+        def decode(a, b, psi, offsets, shared):
             rows, _ = entries(self.X.offsets[a], offsets)
-            codes, scores = best_paths(psi, offsets, chain, rows, threads)
+            codes, scores = best_paths(psi, offsets, chain, rows, shared)
             check_paths(scores, a, self.allowed is not None)
-            keep(a, b, codes, offsets)
+            keep(a, b, codes, offsets, None if shared is None else shared.threads)
 
         self._map(decode)
 
@@ -121,7 +125,7 @@ class ScoredRows:
         """Labels of the best path of each sequence, for all rows."""
         found, at = np.empty(self.X.n_rows, dtype=np.int32), self.X.offsets
 
-        def keep(a, b, codes, _):
+        def keep(a, b, codes, *_):
             found[at[a] : at[b]] = codes
 
         self.best_paths(keep)
@@ -140,7 +144,8 @@ class ScoredRows:
         log_z, L = np.zeros(len(self.X)), chain.n_labels
         pool = BufferPool(lambda: Workspace(self.most_rows, chain.width, chain.dtype, chain.pairs))
 
-        def forward_backward(a, b, psi, offsets, threads):
+        def forward_backward(a, b, psi, offsets, shared):
+            threads = None if shared is None else shared.threads
             rows, highest = entries(at[a], offsets)
             scaled = chain if rows is None else copy(chain).exponentiate(highest)
             with pool.buffer() as work:
@@ -148,7 +153,7 @@ class ScoredRows:
                 work.forward_backward(psi, offsets, None, scaled, log_z[a:b], rows)
             check_paths(log_z[a:b], a, self.allowed is not None)
             if marginals is not None:
-                marginals[at[a] : at[b]] = psi[:, :L]
+                _copy(psi[:, :L], marginals[at[a] : at[b]], threads)
             if of_sequences is not None:
                 of_sequences[a:b] = cut_rows(marginals, at[a : b + 1])
 
@@ -188,10 +193,10 @@ class ScoredRows:
         return partial(features.entries, coef.data, chain.score)
 
     def _map(self, work: Callable) -> None:
-        """Call ``work(a, b, psi, offsets, threads)`` for each block of sequences a to b - 1.
+        """Call ``work(a, b, psi, offsets, shared)`` for each block of sequences a to b - 1.
 
-        ``psi`` are their padded scores, which the next call overwrites. ``threads`` are those that
-        work on this block together; None: one thread.
+        ``psi`` are their padded scores, which the next call overwrites. ``shared``: for one long
+        sequence, which several threads work on together.
         """
         at, W = self.X.offsets, self.W
         pool = BufferPool(lambda: np.empty((self.most_rows, W.shape[1]), dtype=W.dtype))
@@ -200,13 +205,14 @@ class ScoredRows:
             a, b = block
             first = int(at[a])
             with pool.buffer() as buffer:
-                psi = buffer[: at[b] - first]
+                psi, shared = buffer[: at[b] - first], None
+                score = lambda i, j: self._score(psi[i:j], first + i)  # noqa: E731
                 if threads is None:
-                    self._score(psi, first)
+                    score(0, len(psi))
                 else:
-                    parts = spans(len(psi), threads.n)
-                    threads.map(lambda part: self._score(psi[slice(*part)], first + part[0]), parts)
-                work(a, b, psi, at[a : b + 1] - first, threads)
+                    shared = SharedRows(threads, score)
+                    threads.map(lambda part: score(*part), spans(len(psi), threads.n))
+                work(a, b, psi, at[a : b + 1] - first, shared)
 
         with Threads(self.n_jobs) as threads:
             shared = [block for block in self.runs if is_shared(at, block, threads.n)]
@@ -221,3 +227,13 @@ class ScoredRows:
             check_finite(self.X)
         if self.allowed is not None:
             self.allowed.restrict(psi, first)
+
+
+def _copy(rows: np.ndarray, out: np.ndarray, threads: Threads | None) -> None:
+    def copy_part(part: tuple[int, int]) -> None:
+        out[slice(*part)] = rows[slice(*part)]
+
+    if threads is None:
+        out[:] = rows
+    else:
+        threads.map(copy_part, spans(len(rows), threads.n))
