@@ -24,8 +24,9 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
       weight, and a dict, list or set as value gives its attributes with the prefix ``"key:"``;
     * or a list, tuple, set or other iterable of strings: attributes with weight 1.
 
-    Bytes are read as UTF-8. Weights of a repeated attribute are added. Attributes never seen in
-    ``fit`` are dropped.
+    Bytes are read as UTF-8. Weights of a repeated attribute are added. Attributes of weight 0 or
+    False are stored: as in CRFsuite, training gives them weights for the labels of their items.
+    Attributes never seen in ``fit`` are dropped.
 
     Parameters
     ----------

@@ -106,7 +106,9 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
           checkpoint instead where rows can be read in any order and streaming would need more time
           or memory; ``verbose`` prints the choice.
     all_possible_states : bool, default=False
-        Whether every (feature, label) pair has a weight, or only those seen in training.
+        Whether every (feature, label) pair has a weight, or only those seen in training: as in
+        CRFsuite, a dict has its attributes of value 0 or False too. So do sparse rows with the
+        zeros that they store; dense rows have the features that are not 0.
     all_possible_transitions : bool, default=False
         The same for transitions, starts and ends, and transition features. A transition without a
         weight scores 0; only ``constraints`` forbid.

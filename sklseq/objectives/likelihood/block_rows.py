@@ -118,9 +118,9 @@ class DenseBlock:
         """None: all columns."""
         return None
 
-    def select(self, columns: np.ndarray, rank: np.ndarray) -> tuple:
+    def select(self, columns: np.ndarray, rank: np.ndarray, zeros: bool = False) -> tuple:
         """(indptr, indices, data) of the nonzero entries in ``columns``, numbered by ``rank``,
-        which is -1 for other columns."""
+        which is -1 for other columns; of sparse rows also of stored ``zeros``."""
         return dense_columns(self.rows, columns)
 
 
@@ -197,10 +197,10 @@ class SparseBlock:
         """Columns of the entries of some rows."""
         return self.indices[self.indptr[first] : self.indptr[last]]
 
-    def select(self, columns: np.ndarray, rank: np.ndarray) -> tuple:
+    def select(self, columns: np.ndarray, rank: np.ndarray, zeros: bool = False) -> tuple:
         indptr, indices, data = self.entries(0, len(self))
         data = data if len(data) else np.ones(len(indices))
-        return ranked_columns(indptr, indices, data, rank)
+        return ranked_columns(indptr, indices, data, rank, zeros)
 
 
 class AllowedRows:

@@ -115,9 +115,7 @@ class _Sums:
         one_hot[np.arange(len(codes)), codes] = weight
         block.collect(one_hot, 0, self.counts.state)
         if sparse.issparse(rows):
-            present = rows.data != 0
-            of_row = np.repeat(codes, np.diff(rows.indptr))
-            self.seen[rows.indices[present], of_row[present]] = True
+            self.seen[rows.indices, np.repeat(codes, np.diff(rows.indptr))] = True
         else:
             for j in np.unique(codes):
                 self.seen[:, j] |= (rows[codes == j] != 0).any(axis=0)
@@ -167,7 +165,7 @@ class SeenTriples:
             codes = encode_labels(take(len(block)), self.classes).astype(np.int64)
             pairs = np.append(before, codes)
             pairs = pairs[:-1] * len(self.classes) + pairs[1:]
-            indptr, indices, data = block.select(self.columns, self.rank)
+            indptr, indices, data = block.select(self.columns, self.rank, zeros=True)
             first = indptr[len(codes) - len(pairs)]  # the first row of a sequence has no pair
             lengths = np.diff(indptr)[len(codes) - len(pairs) :]
             keys = self.columns[indices[first:]] * len(self.classes) ** 2

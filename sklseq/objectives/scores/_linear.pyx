@@ -259,17 +259,15 @@ def split_entries(
 def mark_pairs(
     const index[::1] indptr,         # (n + 1,)
     const index[::1] indices,        # (nnz,)
-    const real[::1] data,            # (nnz,)
     const int[::1] y,                # (n,)
     unsigned char[:, ::1] seen,      # (n_features, n_labels)   OUT
 ):
-    """seen[f, y[t]] = 1 for all features f of row t that are not 0."""
+    """seen[f, y[t]] = 1 for all features f that row t stores, also as 0."""
     cdef Py_ssize_t t, p
     with nogil:
         for t in range(y.shape[0]):
             for p in range(indptr[t], indptr[t + 1]):
-                if data[p] != 0:
-                    seen[indices[p], y[t]] = 1
+                seen[indices[p], y[t]] = 1
 
 
 def observed_scores(

@@ -16,14 +16,17 @@ _entries = load_kernel("sklseq.objectives.scores._entries")
 
 
 def ranked_columns(
-    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rank: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(indptr, indices, data) of selected columns of CSR rows, without zeros.
+    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rank: np.ndarray,
+    zeros: bool = False,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """(indptr, indices, data) of selected columns of CSR rows, without stored zeros by default.
 
     ``rank``: the new number of each column, or -1 if it is not selected.
     """
     indices = rank[indices]
-    kept = (indices >= 0) & (data != 0)
+    kept = indices >= 0
+    if not zeros:
+        kept &= data != 0
     indptr = np.concatenate([[0], np.cumsum(kept)])[indptr]
     return indptr, indices[kept], data[kept].astype(np.float64)
 

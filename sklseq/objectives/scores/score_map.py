@@ -76,13 +76,17 @@ class Support(NamedTuple):
 
 
 def observed_support(X, y: np.ndarray, n_labels: int) -> Support:
-    """Support of all (feature, label) pairs, transitions and ends in the training data."""
+    """Support of all (feature, label) pairs, transitions and ends in the training data.
+
+    A sparse row has the features that it stores, also those of value 0 (such as false flags of
+    feature dicts), as in CRFsuite; a dense row those of other values than 0.
+    """
     L = n_labels
     seen = np.zeros((X.shape[1], L), dtype=bool)
     if X.is_sparse:
         rows = X.rows
         codes = y.astype(np.int32, copy=False)
-        _linear.mark_pairs(rows.indptr, rows.indices, rows.data, codes, seen.view(np.uint8))
+        _linear.mark_pairs(rows.indptr, rows.indices, codes, seen.view(np.uint8))
     else:
         for j in range(L):
             rows = np.flatnonzero(y == j)
@@ -118,7 +122,7 @@ def allowed_support(X, labels: AllowedLabels) -> Support:
     for j in range(L):
         rows = X.rows[np.flatnonzero(known & table[codes, j])]
         if X.is_sparse:
-            seen[rows.indices[rows.data != 0], j] = True
+            seen[rows.indices, j] = True
         else:
             seen[:, j] = (rows != 0).any(axis=0)
     first, last, after = row_positions(X.offsets)

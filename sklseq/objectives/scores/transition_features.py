@@ -25,8 +25,13 @@ from sklseq.objectives.scores.row_entries import (
 MIXERS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
 
 
-def select_columns(X: Sequences, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(indptr, indices, data) of some columns, renumbered in their order, without zeros."""
+def select_columns(
+    X: Sequences, columns: np.ndarray, zeros: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(indptr, indices, data) of some columns, renumbered in their order.
+
+    ``zeros``: whether zeros that sparse rows store are kept.
+    """
     rows = X.rows
     if X.n_rows == 0:  # X may have no columns then
         return np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0)
@@ -34,7 +39,7 @@ def select_columns(X: Sequences, columns: np.ndarray) -> tuple[np.ndarray, np.nd
         return dense_columns(rows, columns)
     rank = np.full(rows.shape[1], -1, dtype=np.int32)
     rank[columns] = np.arange(len(columns))
-    return ranked_columns(rows.indptr, rows.indices, rows.data, rank)
+    return ranked_columns(rows.indptr, rows.indices, rows.data, rank, zeros)
 
 
 def dense_columns(
@@ -79,7 +84,7 @@ def observed_triples(X: Sequences, columns: np.ndarray, y: np.ndarray, L: int) -
 
 def triples_of_pairs(X: Sequences, columns: np.ndarray, pairs: np.ndarray, L: int) -> np.ndarray:
     """The triples of columns and of the pair i · L + j of each row (-1: none), sorted."""
-    indptr, indices, _ = select_columns(X, columns)
+    indptr, indices, _ = select_columns(X, columns, zeros=True)
     return np.unique(_triples_of(indptr, indices, pairs, columns, L)[1])
 
 
@@ -97,7 +102,7 @@ def possible_triples(columns: np.ndarray, transition: np.ndarray) -> np.ndarray:
 
 def allowed_triples(X: Sequences, columns: np.ndarray, labels: AllowedLabels) -> np.ndarray:
     """The triples that partial labels allow, sorted; rows of unknown label add none."""
-    indptr, indices, _ = select_columns(X, columns)
+    indptr, indices, _ = select_columns(X, columns, zeros=True)
     row = np.repeat(np.arange(X.n_rows), np.diff(indptr))
     _, _, after = row_positions(X.offsets)
     known = np.zeros(X.n_rows, dtype=bool)
