@@ -16,10 +16,11 @@ from sklseq.inference import forward_backward
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.objectives.likelihood.block_rows import as_block
-from sklseq.objectives.likelihood.block_sequence import WHOLE, BlockSequence
+from sklseq.objectives.likelihood.block_sequence import BlockSequence
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, Plan, plan_gradient
 from sklseq.objectives.likelihood.passes import (
+    WHOLE,
     Checkpoints,
     Counts,
     OnePass,
@@ -94,7 +95,9 @@ class Blocks:
     def bytes_kept(self, rows):
         return rows.nbytes
 
-    def first_whole(self, spans, row_bytes):
+    n_rows = keep = 0
+
+    def first_whole(self, spans, n):
         return len(spans) * 2 // 3
 
     def block(self, a, b):

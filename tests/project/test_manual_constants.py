@@ -127,7 +127,7 @@ TABLE = [
     ("hmsvm", r"to a relative gap of ([\d.]+)", lambda: [default("HMSVMTagger", "tol")]),
     ("hmsvm", r"the sequence of a row has (\d+) rows on average \(([\d,]+) for sparse",
      lambda: [constant("estimators.hmsvm.margin_problem", name) for name in ("LONG", "LONG_SPARSE")]),
-    ("long", r"the last (\d+) √T rows", lambda: [constant("objectives.likelihood.block_sequence", "WHOLE")]),
+    ("long", r"the last (\d+) √T rows", lambda: [constant("objectives.likelihood.passes", "WHOLE")]),
     ("long", r"more blocks wait, up to (\d+) MB", lambda: [constant("objectives.likelihood.passes", "WAITING") / 2**20]),
     ("long", r"no longer than a block of ([\d,]+) rows", lambda: [constant("objectives.likelihood.long", "BLOCK_ROWS")]),
     ("segments", r"of its minimum \(5 % for ``tol=(\S+?)``\)", lambda: [default("SemiCRFSegmenter", "tol")]),

@@ -522,6 +522,11 @@ class BlockChain:
         pairs : ndarray of shape (width, R, width)
             [i, r, j]: sum over these rows of the pair marginals of i and j given r. Those of
             single rows are in ``block.entries``.
+
+        Notes
+        -----
+        Unless ``block.in_logs``, the buffer "q" holds marginals / p(y_t | rows before t) up to a
+        factor, 0 in the first row of the sequence.
         """
         chain, R, rows = self.chain, len(S), self._fill(block.entries)
         marginals = np.empty((hi - lo, R, self.width)) if out is None else out

@@ -11,7 +11,13 @@ import numpy as np
 
 from sklseq._lib.cpu import load_kernel
 from sklseq.inference.chain.expectation import BlockChain, FilteredBlock
-from sklseq.inference.chain.linear_chain import Transitions, Workspace, _chain, check_paths
+from sklseq.inference.chain.linear_chain import (
+    MANY_LABELS,
+    Transitions,
+    Workspace,
+    _chain,
+    check_paths,
+)
 
 _tangent = load_kernel("sklseq.inference.kernels._tangent")
 
@@ -35,16 +41,11 @@ class Direction:
         self.product = chain.E * self.score  # E dscore
         self.product_t = np.ascontiguousarray(self.product.T)
 
-    def pair_sums(
-        self, alpha: np.ndarray, u: np.ndarray, A: np.ndarray, U: np.ndarray
-    ) -> np.ndarray:
-        """Derivatives of pair marginals, summed over t.
-
-        Row t of ``alpha`` and ``A`` belongs to the row before that of ``u`` and ``U``, which are 0
-        in the first row of a sequence.
-        """
-        sums = self.chain.E * (A.T @ u + alpha.T @ U)
-        sums += self.product * (alpha.T @ u)
+    def row_products(self, *pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        """The sum of a'b over all pairs (a, b) of rows, shape (width, width)."""
+        (sums, scratch), L = np.zeros((2, *self.score.shape)), self.chain.n_labels
+        for a, b in pairs:
+            _tangent.add_row_products(a, b, scratch, sums, L, L >= MANY_LABELS)
         return sums
 
 
@@ -82,13 +83,18 @@ class TangentWorkspace(Workspace):
     Attributes
     ----------
     pair_tangents : ndarray of shape (width, width)
-        Derivatives of pair marginals, times weights, added up.
+        Derivatives of pair marginals, times weights, added up: those of scaled sequences without
+        dscore xi, which needs the marginals themselves only.
+    pairs : ndarray of shape (width, width), or None
+        Pair marginals of scaled sequences at the weights, xi, times weights, added up. Set to None
+        if they are not needed.
     """
 
     def __init__(self, n_rows: int, width: int):
         super().__init__(n_rows, width, np.dtype(np.float64))
         self.r, self.A, self.U = (np.zeros_like(self.e) for _ in range(3))
         self.pair_tangents, self.small = np.zeros((width, width)), np.zeros((3, width))
+        self.pairs: np.ndarray | None = np.zeros((width, width))
         self.in_logs: list = []
 
     def filter(
@@ -117,7 +123,8 @@ class TangentWorkspace(Workspace):
     ) -> None:  # fmt: skip
         """Turn a change of the scores, ``dpsi``, into weights times that of marginals, in place.
 
-        Weighted changes of pair marginals are added to ``pair_tangents``.
+        Weighted changes of pair marginals are added to ``pair_tangents``, and unless it is None,
+        the weighted pair marginals to ``pairs``.
         """
         chain, L, n, small = direction.chain, direction.chain.n_labels, len(dpsi), self.small
         alpha, u, r, mu, in_logs = rows
@@ -137,7 +144,15 @@ class TangentWorkspace(Workspace):
             u = u * of_row
             U *= of_row
             dpsi *= of_row
-        self.pair_tangents += direction.pair_sums(alpha[:-1], u[1:], A[:-1], U[1:])
+        sums = direction.row_products((A[:-1], u[1:]), (alpha[:-1], U[1:]))
+        self.pair_tangents += chain.E * sums
+        if self.pairs is not None:
+            self.pairs += chain.E * direction.row_products((alpha[:-1], u[1:]))
+
+    def all_pair_tangents(self, direction: Direction) -> np.ndarray:
+        """Derivatives of pair marginals with dscore xi."""
+        assert self.pairs is not None
+        return self.pair_tangents + direction.score * self.pairs
 
     def _in_logs(self, log_alpha, dpsi, direction: Direction, weight: float) -> np.ndarray:
         # The derivatives of marginals of one sequence.
@@ -163,6 +178,8 @@ def seed(p: np.ndarray, F: np.ndarray) -> np.ndarray:
 class BlockTangents:
     """Directional derivatives of :class:`BlockChain` over one sequence in blocks of rows.
 
+    Results of the recursions are in buffers of ``bc``, which the next block overwrites.
+
     Parameters
     ----------
     bc : BlockChain
@@ -173,42 +190,57 @@ class BlockTangents:
         self.bc, self.direction = bc, direction
         self.small = np.zeros((3, bc.width))
 
-    def forward(self, block: FilteredBlock, dpsi: np.ndarray, before: np.ndarray):
-        """F of the rows of a block from ``before``, F of the row before; ``dpsi`` is changed.
+    def forward(
+        self, block: FilteredBlock, dpsi: np.ndarray, before: np.ndarray, out: np.ndarray
+    ) -> np.ndarray:
+        """Run the forward recursion over a block; ``dpsi`` is changed.
 
-        F = A / alpha is the derivative of log alpha, up to a constant in each row.
+        Parameters
+        ----------
+        block : FilteredBlock
+        dpsi : ndarray of shape (n, width)
+            Change of the scores, with start and end.
+        before : ndarray of shape (width,)
+            F of the row before, where F = A / alpha is the derivative of log alpha, up to a
+            constant in each row.
+        out : ndarray of shape (n + 1, width)
+            Overwritten by A of the row before and of the rows; if ``block.in_logs``, by F.
 
         Returns
         -------
-        ndarray of shape (n + 1, width)
-            Row 0 is ``before``.
+        ndarray of shape (width,)
+            F of the last row.
         """
         chain, n, L = self.bc.chain, len(dpsi), self.bc.n_labels
-        F = np.zeros((n + 1, self.bc.width))
-        F[0] = before
         if block.in_logs:
+            out[:], out[0] = 0, before
             _tangent.forward_log(
-                block.alpha, chain.score, self.direction.score, dpsi, F, self.small, block.first, L
-            )
-            return F
-        alpha = block.alpha[1:]
-        A = block.alpha[:-1] @ self.direction.product
-        self.small[0] = block.alpha[0] * before
+                block.alpha, chain.score, self.direction.score, dpsi, out, self.small, block.first,
+                L,
+            )  # fmt: skip
+            return out[-1].copy()
+        alpha, A = block.alpha[1:], out[1:]
+        self.small[0] = out[0] = block.alpha[0] * before
+        np.matmul(block.alpha[:-1], self.direction.product, out=A)
         _tangent.forward_scaled(
-            alpha, alpha * block.inverse, chain.E, np.array([0, n]), A, dpsi, self.small,
+            alpha, self._factors(block), chain.E, np.array([0, n]), A, dpsi, self.small,
             block.first, L,
         )  # fmt: skip
-        np.divide(A, alpha, out=F[1:], where=alpha > 0)
-        return F
+        return _quotient(A[-1], alpha[-1])
 
-    def backward(self, block: FilteredBlock, dpsi: np.ndarray, F: np.ndarray, S: np.ndarray):
+    def _factors(self, block: FilteredBlock) -> np.ndarray:
+        # r of the rows of a block.
+        alpha = block.alpha[1:]
+        return np.multiply(alpha, block.inverse, out=self.bc.buffer("r", *alpha.shape))
+
+    def backward(self, block: FilteredBlock, dpsi: np.ndarray, A: np.ndarray, S: np.ndarray):
         """Return derivatives of pair marginals; ``dpsi`` is overwritten by those of marginals.
 
         Parameters
         ----------
         block : FilteredBlock
-        dpsi, F : ndarray
-            As they are after :meth:`forward`.
+        dpsi, A : ndarray
+            As they are after :meth:`forward`, A being its ``out``.
         S : ndarray of shape (2, width)
             Marginals of the last row and their derivatives; overwritten by those of the row before.
         """
@@ -216,25 +248,25 @@ class BlockTangents:
         if block.in_logs:
             pairs = np.zeros_like(self.direction.score)
             _tangent.backward_log(
-                block.alpha, chain.score, self.direction.score, dpsi, F, S, pairs, self.small, 1.0,
+                block.alpha, chain.score, self.direction.score, dpsi, A, S, pairs, self.small, 1.0,
                 block.first, L,
             )  # fmt: skip
             return pairs
-        alpha, inverse, last = block.alpha[1:], block.inverse, S.copy()
-        _, marginals, _ = self.bc.backward(block, S[:1], 0, n, np.ones(1))
-        mu = marginals[:, 0]
-        u = mu * inverse
-        U = u @ self.direction.product_t
-        self.small[0] = 0
-        np.divide(last[1] - F[-1] * last[0], alpha[-1], out=self.small[0], where=alpha[-1] > 0)
-        A = F[1:] * alpha
+        alpha, shape, last, buffer = block.alpha[1:], dpsi.shape, S.copy(), self.bc.buffer
+        out = buffer("mu", n, 1, shape[1])
+        _, marginals, pairs = self.bc.backward(block, S[:1], 0, n, np.ones(1), out=out)
+        mu, u = marginals[:, 0], buffer("q", *shape)  # which the line before has filled
+        U = np.matmul(u, self.direction.product_t, out=buffer("U", *shape))
+        self.small[0] = _quotient(last[1] - _quotient(A[-1], alpha[-1]) * last[0], alpha[-1])
         _tangent.backward_scaled(
-            alpha, u, alpha * inverse, mu, chain.E_t, np.array([0, n]), A, U, dpsi, self.small,
-            block.first, L,
+            alpha, u, self._factors(block), mu, chain.E_t, np.array([0, n]), A[1:], U, dpsi,
+            self.small, block.first, L,
         )  # fmt: skip
-        if block.first:
-            u[0] = 0
-        else:
-            S[1] = F[0] * S[0] + block.alpha[0] * self.small[0]
-        before = block.alpha[:-1]
-        return self.direction.pair_sums(before, u, F[:-1] * before, U)
+        if not block.first:
+            S[1] = _quotient(A[0], block.alpha[0]) * S[0] + block.alpha[0] * self.small[0]
+        sums = self.direction.row_products((A[:-1], u), (block.alpha[:-1], U))
+        return chain.E * sums + self.direction.score * pairs[:, 0]
+
+
+def _quotient(A: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    return np.divide(A, alpha, out=np.zeros_like(A), where=alpha > 0)

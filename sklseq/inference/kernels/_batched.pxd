@@ -189,25 +189,24 @@ cdef inline void weigh_rows(
 
 
 cdef inline void add_pairs(
-    const real* alpha, const real* u, Py_ssize_t n_rows, double* pairwise, Py_ssize_t L,
-    Py_ssize_t width
+    const real* a, const real* b, Py_ssize_t n, double* out, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
-    # pairwise(i, j) += sum_{t >= 1} alpha(t - 1, i) * u(t, j), over the rows of all sequences
-    cdef Py_ssize_t chunk, t, i, j, k, q, r, m, G = group(u)
+    # out(i, j) += sum_{t < n} a(t, i) * b(t, j), for many labels
+    cdef Py_ssize_t chunk, t, i, j, k, q, r, m, G = group(a)
     cdef const real* columns[8]
     cdef real acc[64]
-    for chunk in range((n_rows + CHUNK - 2) // CHUNK):
-        t = 1 + chunk * CHUNK
-        m = min(n_rows - t, CHUNK)
+    for chunk in range((n + CHUNK - 1) // CHUNK):
+        t = chunk * CHUNK
+        m = min(n - t, CHUNK)
         for q in range((L + G - 1) // G):
             i = q * G
             for r in range(G):
-                columns[r] = alpha + (t - 1) * width + i + r
+                columns[r] = a + t * width + i + r
             for j in range(0, width, 8):
-                products(columns, G, width, u + t * width + j, m, width, acc)
+                products(columns, G, width, b + t * width + j, m, width, acc)
                 for r in range(G):
                     for k in range(8):
-                        pairwise[(i + r) * width + j + k] += acc[r * 8 + k]
+                        out[(i + r) * width + j + k] += acc[r * 8 + k]
 
 
 cdef inline void max_plus_rows(

@@ -331,7 +331,7 @@ def forward_backward_batch(
                 &alpha[0, 0], &e[0, 0], n_rows, &rows, &scratch[16 * chain.L], sums, width
             )
         elif sums != NULL:
-            add_pairs(&alpha[0, 0], &e[0, 0], n_rows, sums, chain.L, width)
+            add_pairs(&alpha[0, 0], &e[0, 0] + width, n_rows - 1, sums, chain.L, width)
         finish_log_z(log_z, offsets, shift, chain.top)
 
 

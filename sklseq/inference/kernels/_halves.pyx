@@ -80,7 +80,7 @@ cdef void pairs_of(
 ) noexcept nogil:
     # pairs(i, j) += sum_{1 <= t < n} a_{t-1}(i) * u_t(j)
     if lanes is Lanes8 and many:
-        add_pairs(a, u, n, pairs, L, width)
+        add_pairs(a, u + width, n - 1, pairs, L, width)
     elif n > 1:
         add_products(tag, a, u + width, n - 1, scratch, pairs, 1, L, width)
 

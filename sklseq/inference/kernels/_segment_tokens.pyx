@@ -166,7 +166,7 @@ cdef inline bint sum_up(
             ends[k] += weight * rows.alpha[z + k] * chain.end[k] / total
     weigh_rows(rows.alpha, rows.u, block.ids, block.first, block.length, weights, block.n, width)
     if lanes is Lanes8:
-        add_pairs(rows.alpha, rows.u, block.n_rows, pairs, block.L, width)
+        add_pairs(rows.alpha, rows.u + width, block.n_rows - 1, pairs, block.L, width)
     else:
         for i in range(block.L):
             block_of_product(

@@ -28,8 +28,9 @@ from libc.string cimport memset
 from sklseq._lib.lanes cimport (
     Lanes2, Lanes4, Lanes8, lanes, n_lanes, sklseq_one_row_at_a_time,
 )
+from sklseq.inference.kernels._batched cimport add_pairs
 from sklseq.inference.kernels._log_domain cimport log_kernel
-from sklseq.inference.kernels._recursions cimport block_of_product
+from sklseq.inference.kernels._recursions cimport add_products, block_of_product
 from sklseq.inference.kernels._scaled cimport known_width
 
 
@@ -124,6 +125,37 @@ def forward_scaled(
             forward_each(&four, alpha, r, E, offsets, A, dpsi, before, first, L)
         else:
             forward_each(&eight, alpha, r, E, offsets, A, dpsi, before, first, L)
+
+
+def add_row_products(
+    const double[:, ::1] a,          # (n_rows, width)
+    const double[:, ::1] b,          # (n_rows, width)
+    double[:, ::1] scratch,          # (width, width)
+    double[:, ::1] sums,             # (width, width)  IN/OUT += sum_t a_t' b_t
+    Py_ssize_t L,
+    bint many,                       # whether there are so many labels that batches are faster
+):
+    """Sums of products of rows, in less time than BLAS takes for so few columns."""
+    cdef Lanes2 two
+    cdef Lanes4 four
+    cdef Lanes8 eight
+    cdef Py_ssize_t n = a.shape[0], width = a.shape[1]
+    cdef const double* first
+    cdef const double* second
+    cdef double* out = &sums[0, 0]
+    cdef double* space = &scratch[0, 0]
+    if n == 0:
+        return
+    first, second = &a[0, 0], &b[0, 0]
+    with nogil:
+        if width == 2:
+            add_products(&two, first, second, n, space, out, 1, L, width)
+        elif width == 4:
+            add_products(&four, first, second, n, space, out, 1, L, width)
+        elif many:
+            add_pairs(first, second, n, out, L, width)
+        else:
+            add_products(&eight, first, second, n, space, out, 1, L, width)
 
 
 cdef struct Rows:

@@ -15,8 +15,6 @@ from sklseq.objectives.likelihood.block_rows import PIECE, AllowedRows, as_block
 
 # Largest number of checkpoints, or √T if that is more; bytes of rows, and least rows, between two.
 CHECKPOINTS, CACHE, LEAST_ROWS = 4096, 1 << 21, 64
-# Checkpointing keeps the filter at the last WHOLE · √T rows.
-WHOLE = 150
 
 
 class BlockSequence:
@@ -140,9 +138,8 @@ class BlockSequence:
         cuts = [*range(0, self.n_rows, step), self.n_rows]
         return list(zip(cuts[:-1], cuts[1:]))
 
-    def first_whole(self, spans: list[tuple[int, int]], row_bytes: int) -> int:
-        """Number of the first span of those whose rows may all be kept; the last one always may."""
-        n = min(WHOLE * np.sqrt(self.n_rows), self.keep / row_bytes)
+    def first_whole(self, spans: list[tuple[int, int]], n: float) -> int:
+        """Number of the first of the last spans that have at most n rows, or of the last one."""
         return sum(self.n_rows - a > n for a, _ in spans[:-1])
 
     def _cached_rows(self, cache: int, most: int) -> int:

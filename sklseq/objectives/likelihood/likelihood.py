@@ -177,6 +177,8 @@ class Hessian:
         # Copied, because the design may reuse the memory of its result.
         self.W = deepcopy(scores.design.weights(scores.state(w)))
         self.kept: dict[int, list[Filtered]] = {}
+        # Weighted pair marginals of sequences in scaled arithmetic, which the first product sums.
+        self.pairs: np.ndarray | None = None
 
     def keep(self, first: int, rows: list[Filtered]) -> list[Filtered]:
         """Keep a copy of a block's rows if memory allows."""
@@ -192,7 +194,11 @@ class Hessian:
         direction = Direction(self.chain, *scores.trained_chain(v))
         V = scores.design.weights(scores.state(v))
         f.threads.map(ThreadBuffers.clear, f.buffers)
-        pairs = sum(f.each_part(lambda part: part.add_tangents(self, V, direction)))
+        of_parts = f.each_part(lambda part: part.add_tangents(self, V, direction))
+        works = [work for part in of_parts for work in part]
+        if self.pairs is None:
+            self.pairs = sum(work.pairs for work in works)
+        pairs = sum(work.pair_tangents for work in works) + direction.score * self.pairs
         f.store_gradient(pairs[: scores.n_labels, : scores.n_labels], v, product)
 
 
@@ -366,16 +372,19 @@ class LogLikelihood(SumOfParts):
         # Rows of a shared block for each thread.
         return [slice(a, b) for a, b in spans(len(psi), self.threads.n)]
 
-    def add_tangents(self, hessian: Hessian, V, direction: Direction) -> np.ndarray:
-        """Add the product of the Hessian and v to ``buffers``; return its part for transitions.
+    def add_tangents(self, hessian: Hessian, V, direction: Direction) -> list[TangentWorkspace]:
+        """Add the product of the Hessian and v to ``buffers``; return pair sums of each thread.
 
         V: ``design.weights`` of v.
         """
         rows = max(block.last - block.first for run in self.runs for block in run)
         works = [TangentWorkspace(rows, self.scores.width) for _ in self.runs]
+        if hessian.pairs is not None:
+            for work in works:
+                work.pairs = None
         jobs = zip(self.runs, self.buffers, works)
         self.threads.map(lambda job: self._add_tangents(hessian, V, direction, *job), jobs)
-        return sum(work.pair_tangents for work in works)
+        return works
 
     def _add_tangents(self, hessian, V, direction, blocks, sums: ThreadBuffers, work) -> None:
         design = self.scores.design

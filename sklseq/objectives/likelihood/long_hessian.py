@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from sklseq.inference.chain.expectation import BlockChain
+from sklseq.inference.chain.expectation import BlockChain, FilteredBlock
 from sklseq.inference.chain.linear_chain import check_paths
 from sklseq.inference.chain.tangent import BlockTangents, Direction, TangentWorkspace, seed
 from sklseq.objectives.likelihood.passes import Counts
 from sklseq.objectives.likelihood.short import Batch
+
+# Bytes that are kept for the last rows of a sequence.
+KEPT = 1 << 25
 
 
 class LongHessian:
@@ -18,8 +21,8 @@ class LongHessian:
 
     A long sequence is read twice per product: first forward, keeping alpha and its derivative at
     the borders of at most max(4096, √T) blocks; then from the last block to the first, where each
-    block is filtered again before its backward recursion. Memory: 16 · n_labels bytes per block,
-    and one block.
+    block is filtered again before its backward recursion, but for the last rows, of which up to
+    ``KEPT`` bytes are kept. Memory: these, 16 · n_labels bytes per block, and one block.
 
     Parameters
     ----------
@@ -39,6 +42,7 @@ class LongHessian:
                 )
         self.W = scores.design.unpack(scores.state(w)).astype(np.float64)
         self.bc = BlockChain(scores.chain(w))
+        self.filtered: dict[tuple[int, int], tuple[FilteredBlock, float]] = {}
 
     def product(self, v: np.ndarray, product: np.ndarray) -> None:
         """Write ∇²f(w) v into ``product``."""
@@ -62,41 +66,70 @@ class LongHessian:
         dmu = rows.scores(V)
         work.tangents(filtered, dmu, offsets, batch.weights, direction)
         rows.collect(dmu, 0, counts.state)
-        counts.pairs += work.pair_tangents
+        counts.pairs += work.all_pair_tangents(direction)
         counts.start += dmu[offsets[:-1]].sum(axis=0)
         counts.end += dmu[offsets[1:] - 1].sum(axis=0)
 
     def _add(self, sequence, V, direction: Direction, counts: Counts) -> float:
         # Add the derivatives of all expected counts of a sequence; return its log Z.
         bc, tangents, spans = self.bc, BlockTangents(self.bc, direction), sequence.spans()
-        n, L = len(spans), bc.n_labels
+        n, L, kept = len(spans), bc.n_labels, []
         before, F = np.empty((n + 1, bc.width)), np.zeros((n + 1, bc.width))
-        log_z = 0.0
+        log_z, whole = 0.0, sequence.first_whole(spans, self._kept_rows(sequence))
 
-        def ahead(k: int):
-            # Block k: its rows, its filter, the change of its scores, and F of its rows.
+        def ahead(k: int) -> tuple:
+            # Block k: its rows, its filter, the change of its scores, and A of its rows.
             nonlocal log_z
-            rows = sequence.block(*spans[k])
-            psi, dpsi = rows.scores(self.W), rows.scores(V)
+            rows, buffer = sequence.block(*spans[k]), _new if k >= whole else bc.buffer
+            block, part = self._filter(rows, sequence.number, k, before, k == n - 1, buffer)
+            dpsi = rows.scores(V, buffer("dpsi", len(rows), bc.width))
             if k == 0:
-                psi[0] += bc.chain.start
                 dpsi[0] += direction.start
             if k == n - 1:
-                psi[-1] += bc.chain.end
                 dpsi[-1] += direction.end
-            block, part = bc.filter(psi, before[k] if k else None)
+            A = buffer("A", len(rows) + 1, bc.width)
+            before[k + 1], F[k + 1] = block.last(L), tangents.forward(block, dpsi, F[k], A)
             log_z += part
-            return rows, block, dpsi, tangents.forward(block, dpsi, F[k])
+            return rows, block, dpsi, A
 
         for k in range(n):
-            rows, block, dpsi, of_rows = ahead(k)
-            before[k + 1], F[k + 1] = block.last(L), of_rows[-1]
-        whole_log_z, S = log_z, seed(block.probabilities(L), F[n])
+            rows, *of_rows = ahead(k)
+            if k >= whole:
+                kept.append(of_rows)
+        whole_log_z, S = log_z, seed(kept[-1][0].probabilities(L), F[n])
         counts.end += S[1]
         for k in range(n - 1, -1, -1):
-            if k < n - 1:
-                rows, block, dpsi, of_rows = ahead(k)
-            counts.pairs += tangents.backward(block, dpsi, of_rows, S)
+            if kept:
+                rows, of_rows = sequence.block(*spans[k]), kept.pop()
+            else:
+                rows, *of_rows = ahead(k)
+            block, dpsi, A = of_rows
+            counts.pairs += tangents.backward(block, dpsi, A, S)
             rows.collect(dpsi, 0, counts.state)
         counts.start += dpsi[0]
         return whole_log_z
+
+    def _kept_rows(self, sequence) -> float:
+        # Four arrays are kept: alpha, its factor, A and the change of the scores.
+        return min(sequence.keep, KEPT) / (32 * self.bc.width)
+
+    def _filter(self, rows, number: int, k: int, before, last: bool, buffer) -> tuple:
+        # Filter of block k and its part of log Z: kept from the product before, or computed.
+        if (number, k) in self.filtered:
+            return self.filtered[number, k]
+        bc, n = self.bc, len(rows)
+        psi = rows.scores(self.W, bc.buffer("psi", n, bc.width))
+        if k == 0:
+            psi[0] += bc.chain.start
+        if last:
+            psi[-1] += bc.chain.end
+        arrays = buffer("alpha", n + 1, bc.width), buffer("inverse", n, bc.width)
+        found = bc.filter(psi, before[k] if k else None, *arrays)
+        if buffer is _new:
+            self.filtered[number, k] = found
+        return found
+
+
+def _new(name: str, *shape: int) -> np.ndarray:
+    # In place of `BlockChain.buffer`, for what is kept.
+    return np.empty(shape)

@@ -164,7 +164,8 @@ class EntropyLikelihood(PartialLogLikelihood):
             log_z, marginals = np.zeros(len(penalty)), given.copy()
             filtered = rows.filter(marginals, block.offsets, self.direction.chain, log_z)
             rows.tangents(filtered, given, block.offsets, penalty, self.direction)
-            add_covariances(psi, given, block, rows, work)
+            pairs = rows.all_pair_tangents(self.direction)
+            add_covariances(psi, given, block, pairs, work)
         return None
 
     def _add_values(self, psi: np.ndarray, block: Block, penalty: np.ndarray, rows) -> None:
@@ -188,12 +189,11 @@ def in_float64(chain: Transitions) -> Transitions:
 
 
 def add_covariances(
-    residual: np.ndarray, dmu: np.ndarray, block: Block, rows: TangentWorkspace,
-    work: ThreadBuffers,
-) -> None:  # fmt: skip
-    """Add tangents of a block, ``dmu`` and ``rows.pair_tangents``, to residuals and sums."""
+    residual: np.ndarray, dmu: np.ndarray, block: Block, pairs: np.ndarray, work: ThreadBuffers
+) -> None:
+    """Add tangents of a block, ``dmu`` and those of ``pairs``, to residuals and sums."""
     residual += dmu.astype(residual.dtype)
     work.add_ends(dmu, block.offsets)
     if work.exact is None:
-        work.exact = np.zeros_like(rows.pair_tangents)
-    work.exact += rows.pair_tangents
+        work.exact = np.zeros_like(pairs)
+    work.exact += pairs

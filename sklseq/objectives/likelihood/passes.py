@@ -23,6 +23,8 @@ from sklseq.objectives.scores.transition_features import BlockFeatures, EntriesO
 
 # Rows that the L backward recursions process at a time, until they agree.
 TAIL = 128
+# Checkpointing keeps the filter at the last WHOLE · √T rows.
+WHOLE = 150
 # Bytes of blocks whose backward recursion may be deferred; bytes of a partial product in `absorb`.
 WAITING, PRODUCT = 1 << 26, 1 << 20
 
@@ -360,7 +362,8 @@ class Checkpoints(_Pass):
     def run(self, sequence) -> float:
         """Add the expected counts of a sequence; its log Z."""
         spans, log_z, kept = sequence.spans(), 0.0, []
-        n, whole = len(spans), sequence.first_whole(spans, 16 * self.bc.width)
+        most = min(WHOLE * np.sqrt(sequence.n_rows), sequence.keep / (16 * self.bc.width))
+        n, whole = len(spans), sequence.first_whole(spans, most)
         before = np.empty((n, self.bc.width))
         for k in range(n):
             rows = sequence.block(*spans[k])
