@@ -144,6 +144,7 @@ cdef class ItemReader:
 
     cdef inline int _enqueue(self, PyObject *key, PyObject *value, Py_ssize_t row) except -1:
         prefetch(key if value == NULL else value)
+        prefetch(<const char *>(key if value == NULL else value) + 48)  # the letters
         self.queue[self.n_queued] = Query(key, value, 0, 1.0, row, -1, False)
         self.n_queued += 1
         return 0 if self.n_queued < QUEUED else self._empty_queue()

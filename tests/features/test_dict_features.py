@@ -274,6 +274,37 @@ def test_names_of_equal_hash_are_told_apart():
     assert features.transform([[[other], {other: word}]]).rows.indices.tolist() == [1]
 
 
+@pytest.mark.parametrize(
+    "value, other",
+    [
+        ("đҍЦ", "ˏÌa"),
+        ("#hTr", "j(f9"),
+        ("keqyl", "onnoc"),
+        ("qakevog", "vhqairg"),
+        ("aaaaaaaavsbfco", "aaaaaaaakoinjj"),
+        ("osyhaaaaaaaaaa", "ajluztaaaaaaaa"),
+        ("hscnwqhetem", "meaxhgghcqy"),
+    ],
+)
+def test_short_names_of_equal_hash_are_told_apart(value, other):
+    # Found by search: in a small table, "a:" and these have equal tags and slots.
+    features = DictFeatures()
+    assert features.fit_transform([[{"a": value}, {"a": other}]]).shape == (1, 2)
+    assert features.transform([[{"a": other}, {"a": value}]]).rows.indices.tolist() == [1, 0]
+    assert DictFeatures().fit([[{"a": value}]]).transform([[{"a": other}]]).rows.nnz == 0
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "ж", "😀"])
+def test_names_of_every_length_and_width_are_found_again(letter):
+    values = [letter * n + end for n in range(20) for end in ("", "y", "ж")]
+    X = [[{"k": value, "ключ": value} for value in values if value]]
+    features = DictFeatures().fit(X)
+    expected = [f"{key}:{value}" for item in X[0] for key, value in item.items()]
+    assert list(features.vocabulary_) == list(dict.fromkeys(expected))
+    found = features.transform(X).rows.indices
+    assert [features.get_feature_names_out()[i] for i in found] == expected
+
+
 def test_many_threads_at_once():
     X = columns_as_dicts(4000)
     features = DictFeatures()
