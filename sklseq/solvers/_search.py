@@ -101,7 +101,7 @@ class Search:
 
     def gains_along(self, p: np.ndarray, least: float) -> bool:
         """Step along -p to the best of several lengths; False if it gains at most ``least``."""
-        slope = self.history.dot(self.v, p)
+        slope = self.history.dot(self.v, p.astype(self.v.dtype, copy=False))
         # Shorter steps cannot gain ``least``, by convexity.
         best = self._best_along(p, least / slope, least) if 0 < slope < np.inf else 0.0
         if best > 0:
@@ -135,7 +135,7 @@ class Search:
         """
         p = self.v.astype(np.float64)
         p[metric.at] += metric.change(p[metric.at][None])[0]
-        return p, 0.5 * self.history.dot(self.v, p)
+        return p, 0.5 * float(self.v @ p)
 
     def _best_along(self, p: np.ndarray, t: float, least: float) -> float:
         # The best of the step lengths t, 4 t, ... along -p, up to the first that is worse; 0 if it

@@ -275,7 +275,7 @@ def test_names_of_equal_hash_are_told_apart():
 
 
 @pytest.mark.parametrize(
-    "value, other",
+    ("value", "other"),
     [
         ("đҍЦ", "ˏÌa"),
         ("#hTr", "j(f9"),

@@ -123,6 +123,20 @@ def test_fits_within_tol_or_with_a_warning(seed, way, tol):
     assert silent_gap(seed, way, tol, KNOWN[seed, way, tol]) <= 1
 
 
+@pytest.mark.parametrize("seed", [11, 14, 19, 22, 44])
+def test_weights_in_float32_end_near_those_in_float64(seed):
+    X, y, weights, parameters = draw(seed)
+    fitted = []
+    for dtype in (np.float64, np.float32):
+        rows = Sequences(X.rows.astype(dtype), X.offsets)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = CRFTagger(**parameters, solver="lbfgs")
+            fitted.append(model.fit(rows, y, sample_weight=weights))
+    assert fitted[1].coef_.dtype == np.float32
+    assert fitted[1].objective_ == pytest.approx(fitted[0].objective_, rel=0.01)
+
+
 def lasting(unit, n_rows):
     """Sequences of 1000 rows whose labels last for about 200, with columns in small units."""
     rng = np.random.default_rng(0)

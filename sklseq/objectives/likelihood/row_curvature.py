@@ -104,7 +104,20 @@ def _as_block(at: np.ndarray, sizes: np.ndarray, H: np.ndarray) -> LabelCurvatur
     diagonal = np.einsum("ii->i", H)
     np.maximum(diagonal, 0, out=diagonal)
     diagonal += LEAST * np.maximum(diagonal, LEAST * diagonal.max()) + np.finfo(float).tiny
+    scale, least = np.sqrt(diagonal), LEAST
+    while not _is_positive(H / scale / scale[:, None], least / 2):  # the likelihood is float32
+        least *= 10
+        diagonal += least * np.square(scale)
     return LabelCurvature(at, np.arange(len(at)), sizes, H[None], np.zeros(1))
+
+
+def _is_positive(H: np.ndarray, least: float) -> bool:
+    # Whether all eigenvalues are above ``least``.
+    try:
+        np.linalg.cholesky(H - least * np.eye(len(H)))
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def _sizes(scores: ScoreMap) -> np.ndarray:
