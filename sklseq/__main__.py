@@ -19,6 +19,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from sklseq import __version__
+from sklseq._lib.lines import as_lines
 from sklseq._lib.model_file import MAGIC, new_file_name, unpack_model, write_file
 from sklseq.datasets import read_conll, write_conll
 from sklseq.datasets._conll import OneColumnError, read_text
@@ -283,7 +284,7 @@ def _template_text(args: argparse.Namespace) -> str | None:
     if args.templates is None:
         return None
     _, text = read_text(args.templates, args.encoding)
-    if all(line.lstrip()[:1] in ("", "#") for line in text.splitlines()):
+    if all(line.lstrip()[:1] in ("", "#") for line in as_lines(text)):
         raise ValueError(
             f"{args.templates} holds no templates; add some, or leave out --templates."
         )
@@ -294,7 +295,7 @@ def _check_templates(path: str, extractor: Any) -> None:
     """Raise an error with the line of the first template that cannot be used."""
     from sklseq.features._parse import parse_templates
 
-    for number, line in enumerate(extractor.templates.splitlines(), 1):
+    for number, line in enumerate(as_lines(extractor.templates), 1):
         try:
             parse_templates([line], extractor.columns)
         except ValueError as error:

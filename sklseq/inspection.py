@@ -9,18 +9,16 @@ fitted search such as ``GridSearchCV`` over one of these, or a ``FrozenEstimator
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.special import entr
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
-from sklearn.exceptions import NotFittedError
-from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from sklseq._lib.checks import check_number
 from sklseq._lib.signatures import taken_options
 from sklseq.data.characters import SequenceTokens
 from sklseq.data.labels import as_label_sequences, find_codes
@@ -38,7 +36,7 @@ from sklseq.data.types import (
 from sklseq.estimators.crf.crf_tagger import CRFTagger
 from sklseq.estimators.crf.crf_tagger_cv import CRFTaggerCV
 from sklseq.estimators.crf.standard_errors import StandardErrors, weight_errors
-from sklseq.estimators.online.pipelines import inner_estimator
+from sklseq.estimators.unwrap import last_step, unwrap
 
 if TYPE_CHECKING:
     import pandas
@@ -88,69 +86,7 @@ class Field(NamedTuple):
     probability: float | None
 
 
-# ------------------------------------------------------------------------------ the last step
-
-
-def last_step(model: BaseEstimator, X: SequencesLike | None = None) -> tuple[BaseEstimator, Any]:
-    """Return the tagger or segmenter at the end of a model, and its input for X.
-
-    Parameters
-    ----------
-    model : Pipeline, search or estimator
-        Fitted.
-    X : list of sequences, optional
-        As ``model.predict`` takes it.
-
-    Returns
-    -------
-    estimator : estimator
-        The last step; that of the best estimator if the model is a search.
-    X : list of sequences or None
-        Transformed by all steps but the last.
-
-    Raises
-    ------
-    NotFittedError
-        If a search has no best estimator.
-    TypeError
-        If `model` is not an estimator.
-
-    Examples
-    --------
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklseq import CRFTagger
-    >>> from sklseq.features import TokenFeatures
-    >>> from sklseq.inspection import last_step
-    >>> X, y = [["Ann", "sings"]], [["NAME", "O"]]
-    >>> model = make_pipeline(TokenFeatures(), CRFTagger(random_state=0)).fit(X, y)
-    >>> tagger, rows = last_step(model, X)
-    >>> tagger.sample(rows, 3)[0].shape
-    (3, 2)
-    """
-    while True:
-        inner = _inner(model)
-        if isinstance(inner, Pipeline):
-            if X is not None and len(inner.steps) > 1:
-                X = inner[:-1].transform(X)
-            inner = inner[-1]
-        if inner is model:
-            return model, X
-        model = inner
-
-
-def _inner(model: Any) -> Any:
-    """Return the fitted estimator inside a search or frozen estimator, or the model itself."""
-    if not hasattr(model, "get_params") and not hasattr(model, "predict"):
-        raise TypeError(
-            f"model must be a fitted estimator, Pipeline or search; got {type(model).__name__}."
-        )
-    search = model.estimator if isinstance(model, FrozenEstimator) else model
-    is_search = hasattr(search, "refit") and hasattr(search, "estimator")
-    if is_search and not hasattr(search, "best_estimator_"):
-        raise NotFittedError(
-            f"{type(search).__name__} has no best estimator; fit it, with refit=True."
-        )
-    return inner_estimator(model)
+# ---------------------------------------------------------------- answers of the last step
 
 
 def _ask(model: Any, method: str, X: Any, *args: Any, **options: Any) -> Any:
@@ -412,6 +348,7 @@ def uncertainty(
     """
     if by not in MEASURES:
         raise ValueError(f"by must be one of {MEASURES}; got {by!r}.")
+    check_number("n", n, 1, whole=True)
     last: Any
     last, rows = last_step(model, X)
     _check_method(last, "predict_log_proba_sequence")
@@ -483,8 +420,7 @@ def uncertain_rows(
     >>> uncertain_rows(tagger, [*X, [{"w": "Lee"}, {"w": "sings"}]], 1)
     [(1, 0)]
     """
-    if not isinstance(n, Integral) or n < 1:
-        raise ValueError(f"n must be an integer of at least 1; got {n!r}.")
+    check_number("n", n, 1, whole=True)
     proba = _ask(model, "predict_proba", X, known=known)
     offsets = np.cumsum([0, *map(len, proba)])
     best = np.concatenate([np.zeros(0), *(rows.max(axis=1) for rows in proba)])
@@ -675,7 +611,7 @@ def feature_names(
     >>> feature_names(model.fit([["a", "b"]], [["x", "y"]])).tolist()
     ['w[0]=a', 'w[0]=b']
     """
-    inner: Any = inner_estimator(model)
+    inner: Any = unwrap(model)
     names: Any = input_features
     if not isinstance(inner, Pipeline):
         return getattr(inner, "feature_names_in_", names)
@@ -863,5 +799,5 @@ def _one_row(x: Any) -> Any:
 
 
 def _reads_table(model: BaseEstimator) -> bool:
-    inner = _inner(model)
+    inner = unwrap(model)
     return isinstance(inner, Pipeline) and isinstance(inner[0], ColumnTransformer)

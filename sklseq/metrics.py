@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Sequence
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ import sklearn.metrics
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import make_scorer
 
+from sklseq._lib.checks import check_number, is_number
 from sklseq.data.labels import as_label_sequences, locate
 from sklseq.data.segment_labels import empty_lists, holds_segments, segments_to_labels
 from sklseq.data.sequences import check_sample_weight
@@ -559,6 +559,7 @@ def span_fbeta(
     mode: str = "conlleval",
     scheme: str | None = None,
     average: str | None = "micro",
+    labels: Sequence[str] | None = None,
     zero_division: float = 0.0,
     sample_weight: ArrayLike | None = None,
 ) -> float | NDArray[np.float64]:
@@ -571,7 +572,7 @@ def span_fbeta(
     beta : float
         From 0 to 1e100. At 0, the score is the precision. 1 is :func:`span_f1`; above 1, a missed
         span costs more than an invented one.
-    mode, scheme, average
+    mode, scheme, average, labels
         See :func:`span_precision_recall_fscore_support`; ``average`` is "micro" by default.
     zero_division : {0.0, 1.0, nan}, default=0.0
         The score where there is neither a true nor a predicted span.
@@ -589,11 +590,11 @@ def span_fbeta(
     >>> print(f"{span_fbeta(y_true, y_pred, beta=2):.2f}")  # precision 0.5, recall 1
     0.83
     """
-    if not (isinstance(beta, Real) and 0 <= beta <= 1e100):
+    if not (is_number(beta) and 0 <= beta <= 1e100):
         raise ValueError(f"beta must be a real number from 0 to 1e100; got {beta!r:.40}.")
-    _check_options(average, None, zero_division)
+    _check_options(average, labels, zero_division)
     counts = _count_spans(y_true, y_pred, mode, scheme, sample_weight)
-    return _scores(counts, average, zero_division, float(beta)).f1
+    return _scores(_select(counts, labels), average, zero_division, float(beta)).f1
 
 
 def span_report(
@@ -643,6 +644,7 @@ def span_report(
       weighted avg       0.83      0.67      0.67         3
     token accuracy                           0.83         6
     """
+    check_number("digits", digits, whole=True)
     counts = _count_spans(y_true, y_pred, mode, scheme, sample_weight)
     per_type = zip(*map(np.asarray, _scores(counts, None, 0.0)))
     rows = {type_: SpanScores(*scores) for type_, scores in zip(counts.types, per_type)}

@@ -7,7 +7,8 @@ scikit-learn is imported.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from importlib import import_module
 from typing import Any, cast
@@ -110,6 +111,8 @@ class Decoder:
         self._features = _features_of(model["features"])
         ends = model["transition"], model["start"], model["end"]
         self._chain = Transitions(*ends, ends[0].dtype)
+        if self._probabilistic:
+            self._chain.exponentiate()  # now, as several threads may use the decoder
         self._W = _state_weights(model, self._chain)
         pairs = model.get("pairs")
         self._pairs = None if pairs is None else _PairWeights(pairs, len(self._W), self._chain)
@@ -183,8 +186,6 @@ class Decoder:
         chain = self._chain
         if entries is not None:
             chain = copy(chain).exponentiate(float(entries.score.max()))
-        elif not hasattr(chain, "factors"):
-            chain.exponentiate()
         log_z = np.zeros(len(offsets) - 1)
         work = Workspace(len(psi), chain.width, chain.dtype)
         work.forward_backward(psi, offsets, None, chain, log_z, entries)
@@ -343,14 +344,15 @@ class Stream:
         Raises
         ------
         ValueError
-            If the item has not the form that the model reads; the stream is unchanged.
+            If the item has not the form that the model reads, or no label is allowed there; the
+            stream is unchanged.
         """
         before, after = self._decoder._field
         items = [*self._items, item]
-        psi = self._decoder._scores([items])[0]  # raises for an invalid item, before it is stored
-        self._items = items
-        self.n_seen += 1
-        self._score(psi, self.n_seen - after)
+        psi = self._decoder._scores([items])[0]
+        with self._restored_on_error(callable(self._rule.uncertainty)):
+            self._score(psi, self.n_seen + 1 - after)
+        self._items, self.n_seen = items, self.n_seen + 1  # after all that can raise
         keep = max(0, self.n_seen - after - before)
         del self._items[: keep - self._first]
         self._first = max(self._first, keep)
@@ -363,18 +365,34 @@ class Stream:
         -------
         list
             The remaining labels.
+
+        Raises
+        ------
+        ValueError
+            If no path of labels is allowed; the stream is unchanged.
         """
         from sklseq.inference.chain.online_rules import no_path
 
         n = self.n_seen
-        try:
+        with self._restored_on_error(n > 0):
             if n > self._beam.n_rows:
                 self._score(self._decoder._scores([self._items])[0], n, held=True)
             if n and not self._beam.end_sequence():
                 raise no_path(f"row {n - 1}", at_end=True)
-            return self._taken()
-        finally:
-            self._start()
+        labels = self._taken()
+        self._start()
+        return labels
+
+    @contextmanager
+    def _restored_on_error(self, needed: bool) -> Iterator[None]:
+        # One row that allows no label leaves the beam as it is; other errors do not.
+        before = self._beam.state() if needed else None
+        try:
+            yield
+        except BaseException:
+            if before is not None:
+                self._beam.set_state(before)
+            raise
 
     def _score(self, psi: np.ndarray, stop: int, held: bool = False) -> None:
         # Push the scores of the unscored items before stop; the other items are context. held:

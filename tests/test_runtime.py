@@ -6,7 +6,9 @@ import re
 import struct
 import subprocess
 import sys
+import threading
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -451,3 +453,41 @@ def test_wrong_paths(tagger, tmp_path):
     with pytest.raises(IsADirectoryError, match="is a folder; give the name of a file in it"):
         export(tagger, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_threads_may_begin_with_the_same_question(tagger):
+    stored = describe(tagger)
+    X = as_dicts(corpus(5)[0])
+    wanted = runtime.Decoder(stored).predict_proba(X)
+    for _ in range(5):
+        decoder, barrier = runtime.Decoder(stored), threading.Barrier(4)
+
+        def ask(_, decoder=decoder, barrier=barrier):
+            barrier.wait()
+            return decoder.predict_proba(X)
+
+        with ThreadPoolExecutor(4) as pool:
+            for found in pool.map(ask, range(4)):
+                assert all(map(np.array_equal, found, wanted))
+
+
+@pytest.mark.parametrize("rule", [{}, {"lag": 0}, {"lag": 2}])
+def test_items_without_a_label_leave_a_stream_as_it_was(rule):
+    tagger = CRFTagger().fit([[{"w": "a"}, {"w": "b"}]] * 2, [["x", "y"]] * 2)
+    tagger.transition_ = np.array([[-np.inf, 0.0], [-np.inf, -np.inf]])  # y ends a sequence
+    decoder = runtime.Decoder(describe(tagger))
+    stream = decoder.stream(**rule)
+    labels = stream.push({"w": "a"}) + stream.push({"w": "b"})
+    for _ in range(3):
+        with pytest.raises(ValueError, match="row 2"):
+            stream.push({"w": "a"})
+        assert stream.n_seen == 2
+    assert labels + stream.finish() == ["x", "y"]
+    tagger.end_ = np.array([0.0, -np.inf])  # and may not
+    stream = runtime.Decoder(describe(tagger)).stream(lag=2)
+    for item in "ab":
+        stream.push({"w": item})
+    for _ in range(2):
+        with pytest.raises(ValueError, match="row 1"):
+            stream.finish()
+        assert stream.n_seen == 2

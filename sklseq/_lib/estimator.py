@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import numbers
 from copy import copy
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
+from sklseq._lib.checks import is_number
 from sklseq._lib.version import __version__
 
 # Pages that autosummary generates for docs/api.rst.
@@ -88,10 +88,10 @@ def check_plain_parameters(estimator: Any) -> None:
     """
     for name, parameter in inspect.signature(type(estimator).__init__).parameters.items():
         value = getattr(estimator, name, None)
-        is_whole = isinstance(value, numbers.Integral) and value >= 0
+        is_whole = is_number(value, whole=True) and value >= 0
         if parameter.annotation in (bool, "bool") and not isinstance(value, (bool, np.bool_)):
             raise ValueError(f"{name} must be True or False; got {value!r}.")
-        if name == "verbose" and not is_whole:
+        if name == "verbose" and not (is_whole or isinstance(value, bool)):
             raise ValueError(f"verbose must be an integer of at least 0 or a bool; got {value!r}.")
         seeds = (np.random.RandomState, np.random.Generator)
         if name == "random_state" and not (is_whole or value is None or isinstance(value, seeds)):

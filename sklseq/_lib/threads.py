@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -13,12 +12,14 @@ import numpy as np
 from joblib import effective_n_jobs
 from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
+from sklseq._lib.checks import is_number
+
 MOST_THREADS = 10_000
 
 
 def check_n_jobs(n_jobs: Any) -> None:
     """Raise unless ``n_jobs`` is valid, with scikit-learn's meaning."""
-    if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
+    if n_jobs is not None and (not is_number(n_jobs, whole=True) or n_jobs == 0):
         raise ValueError(f"n_jobs must be None or an integer other than 0; got {n_jobs!r}.")
     if n_jobs is not None and n_jobs > MOST_THREADS:
         raise ValueError(f"n_jobs must be at most {MOST_THREADS}; got {n_jobs}.")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import numbers
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sklseq import runtime
+from sklseq._lib.checks import is_number
 from sklseq._lib.model_file import MAGIC, file_name
 from sklseq.runtime import Decoder
 
@@ -270,7 +270,7 @@ class Tagger:
         decoder, n = self._opened(), len(self._sequence)
         if not n:
             return 0.0
-        if not isinstance(pos, numbers.Real) or pos not in range(n):
+        if not is_number(pos) or pos not in range(n):
             raise ValueError(f"pos must be a position of the {n} items; got {pos}.")
         self._check_labels([y])
         if self._marginals is None:

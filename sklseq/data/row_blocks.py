@@ -7,7 +7,6 @@ size; errors name the block.
 from __future__ import annotations
 
 import mmap
-import numbers
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from sklseq._lib.checks import check_names, check_number, is_number
 from sklseq._lib.checksums import label_checksum
 from sklseq.data.labels import as_label_sequences, check_counts
 from sklseq.data.sequences import Sequences, check_entries, first_not_finite
@@ -140,7 +140,7 @@ class RowBlocks:
         if not isinstance(key, slice) or key.step not in (None, 1):
             raise TypeError(f"RowBlocks are cut by slices such as blocks[10:20]; got {key!r}.")
         first, last = key.start or 0, key.stop
-        whole = all(isinstance(k, numbers.Integral) and k >= 0 for k in (first, last or 0))
+        whole = all(is_number(k, whole=True) and k >= 0 for k in (first, last or 0))
         if not whole or (last is not None and last < first):
             raise ValueError(
                 f"A slice of RowBlocks needs rows of at least 0, in order; got {first}:{last}."
@@ -225,7 +225,7 @@ class RowBlocks:
             raise ValueError(f"Tables are read from files {', '.join(SUFFIXES)}; got {path!r}.")
         if columns is None:
             columns = [name for name in table_names(path) if name != label]
-        rows = TableRows(path, list(columns))
+        rows = TableRows(path, check_names(columns))
         labels = None if label is None else TableColumn(path, label)
         if cache is None:
             return cls(rows), labels
@@ -280,8 +280,7 @@ class RowBlocks:
         >>> [labels.tolist() for labels in y]
         [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
         """
-        if not isinstance(n_rows, numbers.Integral) or n_rows < 1:
-            raise ValueError(f"n_rows must be an integer of at least 1; got {n_rows!r}.")
+        check_number("n_rows", n_rows, 1, whole=True)
         labels = np.asanyarray(labels)
         if labels.ndim != 1:
             raise ValueError(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sklseq._lib.checks import check_number
 from sklseq.data.constraints import allowed_transitions, first_violation
 from sklseq.data.labels import (
     as_label_sequences,
@@ -441,7 +442,7 @@ def segments_to_labels(
     ['B-PER', 'I-PER', 'E-PER', 'O', 'S-LOC']
     """
     letters = None if scheme == "runs" else scheme_letters(scheme)
-    n_steps = _check_n_steps(n_steps)
+    check_number("n_steps, the length of the sequence,", n_steps, whole=True)
     if not isinstance(outside, str):
         raise ValueError(f"outside must be a string, the label of other rows; got {outside!r}.")
     labels = [outside] * n_steps
@@ -462,19 +463,6 @@ def _labels_of(type_: str, n: int, letters: str | None) -> list[str]:
     first, inner, last, single = letters
     suffix = f"-{type_}" if type_ else ""
     return [letter + suffix for letter in (first + inner * (n - 2) + last if n > 1 else single)]
-
-
-def _check_n_steps(n_steps: Any) -> int:
-    try:
-        n = index(n_steps)
-    except TypeError:
-        n = -1
-    if n < 0 or isinstance(n_steps, bool):
-        raise ValueError(
-            "n_steps must be the length of the sequence, an integer of at least 0; got "
-            f"{n_steps!r}."
-        )
-    return n
 
 
 def _check_segments(

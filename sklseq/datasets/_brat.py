@@ -6,6 +6,8 @@ import os
 import re
 from pathlib import Path
 
+from sklseq._lib.lines import as_lines
+
 from ._checks import check_choice
 from ._conll import read_text
 
@@ -81,7 +83,7 @@ def read_brat(
         _, text = read_text(file.with_suffix(".txt"), encoding)
         name, lines = read_text(file, encoding)
         found = []
-        for number, line in enumerate(lines.splitlines(), 1):
+        for number, line in enumerate(as_lines(lines), 1):
             if line.startswith("T"):
                 span = _read_span(line, text, f"{name}, line {number}", fragments)
                 found += [] if span is None else [span]

@@ -10,7 +10,8 @@ import random
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ._checks import check_fraction
+from sklseq._lib.checks import check_number
+
 from ._contacts_grammar import GRAMMAR as CONTACTS
 from ._random_text import draw_generators, expand, read_grammar
 
@@ -99,7 +100,7 @@ def make_citations(
     >>> sorted(lexicons)
     ['author', 'journal']
     """
-    check_fraction("known", known)
+    check_number("known", known, 0, 1)
     random_state = check_random_state(random_state)
     (rng,) = draw_generators(1, "worlds", random_state)
     authors = sorted({_fill("{author}", rng) for _ in range(400)})

@@ -20,9 +20,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
+from sklseq._lib.checks import check_names, is_number
 from sklseq._lib.lines import as_lines
-
-from ._checks import check_names
 
 Columns = dict[str, list[str]]
 TextLike = str | os.PathLike | IO | Sequence[str]
@@ -295,7 +294,7 @@ def _check_labels(name: str, labels: list[str], numbers: list[int]) -> None:
 
 
 def _check_label(label: int | None) -> None:
-    is_position = isinstance(label, numbers.Integral) and not isinstance(label, bool)
+    is_position = is_number(label, whole=True)
     if label is not None and not is_position:
         raise ValueError(f"label must be the position of a column, or None; got {label!r}.")
 

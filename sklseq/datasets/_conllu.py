@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from sklseq._lib.checks import check_names
 from sklseq._lib.lines import as_lines
 
-from ._checks import check_names
 from ._conll import TextLike, read_text, shorten
 
 FIELDS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")

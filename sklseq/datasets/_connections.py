@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.checks import check_number
+
 from ._checks import check_choice
 
 # Columns of the files by position and type.
@@ -122,6 +124,7 @@ def read_kdd99(
     """
     check_choice("labels", labels, ("kind", "attack", "binary"))
     check_choice("numeric", numeric, ("binned", "scaled"))
+    check_number("n_records", n_records, 1, whole=True, optional=True)
     vocabulary = {name: k for k, name in enumerate(feature_names or [])}
     parts, found = [], []
     for first, cells in _cells(Path(path), n_records):
@@ -243,6 +246,7 @@ def make_connections(n_records: int = 10_000, random_state: int | None = 0) -> C
     >>> X.shape, sorted(set(y.tolist()))
     ((1000, 40), ['flood', 'normal', 'scan'])
     """
+    check_number("n_records", n_records, 1, whole=True)
     rng = np.random.default_rng(random_state)
     runs = rng.geometric([1 / 200, 1 / 60, 1 / 25], size=(n_records // 100 + 3, 3))
     # Normal traffic alternates with one of the two attacks.

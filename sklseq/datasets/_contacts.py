@@ -15,7 +15,8 @@ import unicodedata
 
 import numpy as np
 
-from ._checks import check_fraction
+from sklseq._lib.checks import check_number
+
 from ._contacts_grammar import ADDRESS, FIELDS, GRAMMAR, REACH
 from ._random_text import draw_generators, expand
 
@@ -96,7 +97,7 @@ def make_contacts(
     >>> len(X[0]["w"]) == len(X[0]["newline"]) == len(y[0])
     True
     """
-    check_fraction("separation", separation)
+    check_number("separation", separation, 0, 1)
     generators = draw_generators(n, "documents", random_state)
     documents = [_Document(rng, separation) for rng in generators]
     for document in documents:

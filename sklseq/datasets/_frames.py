@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from sklseq._lib.checks import check_names
 from sklseq.data.characters import as_items
 from sklseq.data.column_sequences import ColumnSequences
 from sklseq.data.labels import is_missing, type_kind, whole_as_integer
@@ -30,8 +31,6 @@ from sklseq.data.tables import (
     read_columns,
     table_columns,
 )
-
-from ._checks import check_names
 
 _NUMBERS = (Real, Decimal, np.bool_)
 _IGNORED = -100
@@ -459,12 +458,13 @@ def from_docs(
                 f"Document {d} must be a Doc or Span; got {doc!r:.40} ({type(doc).__name__}). To "
                 "read one document, wrap it in a list."
             )
-        X.append({name: _attribute(doc, d, name) for name in names})
+        tokens = list(doc)  # once, as it may be an iterator
+        X.append({name: _attribute(tokens, d, name) for name in names})
         if y == "ent":
-            parts = zip(_attribute(doc, d, "ent_iob_"), _attribute(doc, d, "ent_type_"))
+            parts = zip(_attribute(tokens, d, "ent_iob_"), _attribute(tokens, d, "ent_type_"))
             labels.append([_entity_label(iob, type_) for iob, type_ in parts])
         elif y is not None:
-            labels.append(_attribute(doc, d, y))
+            labels.append(_attribute(tokens, d, y))
     return X, None if y is None else labels
 
 
@@ -474,9 +474,9 @@ def _entity_label(iob: str, type_: str) -> str | None:
     return f"{iob}-{type_}" if type_ else "O"
 
 
-def _attribute(doc: Any, d: int, name: str) -> list:
+def _attribute(tokens: list, d: int, name: str) -> list:
     try:
-        return [getattr(token, name) for token in doc]
+        return [getattr(token, name) for token in tokens]
     except AttributeError as error:
         raise ValueError(
             f"A token of document {d} has no attribute {name!r}; name attributes of tokens of "

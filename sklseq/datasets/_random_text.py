@@ -1,6 +1,5 @@
 """Random text from a grammar, and the parameters that all generators of data share."""
 
-import operator
 import random
 import re
 from collections.abc import Callable
@@ -8,6 +7,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
+
+from sklseq._lib.checks import check_number
 
 _SYMBOL = re.compile(r"\{([a-z_]+)\}|#")
 
@@ -41,11 +42,6 @@ def expand(template: str, choose: Callable[[str], str]) -> str:
 
 def draw_generators(n: int, what: str, random_state: Any) -> list[random.Random]:
     """One generator of random numbers for each of `n` documents, the first ones equal for all n."""
-    try:
-        count = operator.index(n)
-    except TypeError:
-        count = 0
-    if count < 1:
-        raise ValueError(f"n, the number of {what}, must be a positive integer; got {n!r}.")
-    seeds = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=count)
+    check_number(f"n, the number of {what},", n, 1, whole=True)
+    seeds = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=n)
     return [random.Random(int(seed)) for seed in seeds]

@@ -1,6 +1,6 @@
 """Displays of models and predictions; matplotlib is imported when one is drawn.
 
-Imports: data, estimators, inference, inspection, metrics.
+Imports: _lib, data, estimators, inference, inspection, metrics.
 """
 
 from sklseq.display._confusion import SpanConfusionDisplay

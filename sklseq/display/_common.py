@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.pipeline import Pipeline
+
+from sklseq.estimators.unwrap import last_step
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,23 +17,18 @@ if TYPE_CHECKING:
 MAX_WRITTEN = 16
 
 
-def last_step(estimator: BaseEstimator, attribute: str, why: str) -> Any:
-    """The estimator at the end of a pipeline or search; raise if it lacks the attribute."""
-    while True:
-        if isinstance(estimator, Pipeline):
-            estimator = estimator[-1]
-        elif hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        elif hasattr(estimator, "estimator_"):
-            estimator = estimator.estimator_
-        else:
-            break
-    if not hasattr(estimator, attribute):
-        raise ValueError(
-            f"{why} needs a fitted estimator with {attribute}; this {type(estimator).__name__} "
-            "has none."
-        )
-    return estimator
+def estimator_with(attribute: str, estimator: BaseEstimator, why: str) -> Any:
+    """Return the last step of a model, or the estimator inside it, that has the attribute."""
+    found: Any = last_step(estimator)[0]
+    while not hasattr(found, attribute):
+        inner = getattr(found, "estimator_", getattr(found, "estimator", None))
+        if inner is None:
+            raise ValueError(
+                f"{why} needs a fitted estimator with {attribute}; this {type(found).__name__} "
+                "has none."
+            )
+        found = last_step(inner)[0]
+    return found
 
 
 def new_axes(display: Any, ax: Axes | None, size: tuple[float, float] | None = None) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from sklseq._lib.checks import check_number
 from sklseq.data.types import SequencesLike
 from sklseq.display._common import new_axes
 from sklseq.estimators.online.online_decoder import (
@@ -137,6 +138,7 @@ class LatencyAccuracyDisplay:
         -------
         LatencyAccuracyDisplay
         """
+        check_number("goal", goal)
         decoder = _as_decoder(estimator)
         unknown = [name for name in strategies if name not in SWEEPS]
         if unknown or not len(strategies):

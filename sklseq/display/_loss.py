@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from sklseq.display._common import last_step, new_axes, without_frame
+from sklseq.display._common import estimator_with, new_axes, without_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,7 +92,7 @@ class LossCurveDisplay:
         -------
         LossCurveDisplay
         """
-        fitted = last_step(estimator, "loss_curve_", "LossCurveDisplay")
+        fitted = estimator_with("loss_curve_", estimator, "LossCurveDisplay")
         return cls({name or type(fitted).__name__: fitted})
 
     def plot(self, ax: Axes | None = None, *, above_lowest: bool = False) -> LossCurveDisplay:
@@ -162,7 +162,7 @@ class LossCurveDisplay:
 
 
 def _curve(name: str, estimator: Any) -> Curve:
-    estimator = last_step(estimator, "loss_curve_", "LossCurveDisplay")
+    estimator = estimator_with("loss_curve_", estimator, "LossCurveDisplay")
     history = np.asarray(estimator.loss_curve_, dtype=float)
     if history.ndim == 2:  # passes, primal and dual objective, gap
         return Curve(name, history[:, 0], history[:, 1], "pass", history[:, 2], None)

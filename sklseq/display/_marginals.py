@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from sklseq._lib.checks import check_number
 from sklseq.data.types import ArrayLike, MatrixLike, TokensLike
-from sklseq.display._common import HeatMap, last_step, new_axes, tokens_of
+from sklseq.display._common import HeatMap, estimator_with, new_axes, tokens_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,7 +117,7 @@ class MarginalsDisplay:
                 "train a CRFTagger."
             )
         (proba,), (predicted,) = estimator.predict_proba([x]), estimator.predict([x])
-        labels = last_step(estimator, "classes_", "MarginalsDisplay").classes_
+        labels = estimator_with("classes_", estimator, "MarginalsDisplay").classes_
         if len(predicted) and isinstance(predicted[0], tuple):  # segments
             predicted = _of_segments(predicted, len(proba), labels)
         if tokens is None:
@@ -148,6 +149,8 @@ class MarginalsDisplay:
         MarginalsDisplay
             The display itself.
         """
+        check_number("start", start, whole=True)
+        check_number("stop", stop, whole=True, optional=True)
         rows = range(len(self.proba))[start : start + 40 if stop is None else stop]
         size = (
             float(np.clip(2.4 + 0.3 * len(rows), 4.5, 14)),

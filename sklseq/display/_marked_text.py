@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sklearn.base import BaseEstimator
 
+from sklseq._lib.checks import check_number
 from sklseq.data.types import SequencesLike
 from sklseq.display._common import new_axes, tokens_of
 from sklseq.display._segmentation import BORDERS, COLORS
@@ -137,6 +138,7 @@ class SpansDisplay:
         SpansDisplay
             The display itself.
         """
+        check_number("width", width, 1, whole=True)
         lines = [line for s in range(len(self.texts)) for line in self._lines(s, width)]
         bottom = lines[-1].y + 1 if lines else 1
         columns = max([width, *(len(line.text) for line in lines)])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
+from sklseq._lib.checks import is_number
 from sklseq.data.types import ArrayLike
 from sklseq.display._common import new_axes, without_frame
 from sklseq.display._loss import COLORS
@@ -171,7 +171,7 @@ def _check_best(best: Any, shape: tuple[int, ...]) -> None:
     if best is None:
         return
     pair = np.asarray(best, dtype=object)
-    whole = pair.shape == (2,) and all(isinstance(k, numbers.Integral) for k in pair)
+    whole = pair.shape == (2,) and all(is_number(k, whole=True) for k in pair)
     if not whole or not all(0 <= k < n for k, n in zip(pair, shape)):
         raise ValueError(
             f"best must be a position (curve, value) below ({shape[0]}, {shape[1]}); got {best!r}."

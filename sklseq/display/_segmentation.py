@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from sklseq._lib.checks import check_number
 from sklseq.data.segment_labels import labels_to_segments, segments_to_labels
 from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.display._common import new_axes, tokens_of
@@ -156,6 +157,7 @@ class SegmentationDisplay:
         SegmentationDisplay
             The display itself. With ``true``, its segments are the bars below the text.
         """
+        check_number("width", width, 1, whole=True)
         lines, at = [], []
         for s in range(len(self.tokens)):
             of_sequence = self._lines(s, width)
@@ -189,10 +191,12 @@ class SegmentationDisplay:
         Raises
         ------
         ValueError
-            If the true segments are not known.
+            If the true segments are not known, or there are no segments at all.
         """
         if self.true is None:
             raise ValueError("plot_f1 needs the true segments; give them as true= or y=.")
+        if not self.types:
+            raise ValueError("plot_f1 needs segments; there are none, true or predicted.")
         y_true, y_pred = (
             [
                 segments_to_labels(segments, len(tokens), outside=self.outside)

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from sklseq.data.types import ArrayLike
-from sklseq.display._common import HeatMap, last_step, new_axes, write_values
+from sklseq.display._common import HeatMap, estimator_with, new_axes, write_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,7 +99,7 @@ class TransitionsDisplay:
         ValueError
             If the estimator has no transitions, or a label is unknown.
         """
-        tagger = last_step(estimator, "transition_", "TransitionsDisplay")
+        tagger = estimator_with("transition_", estimator, "TransitionsDisplay")
         known = list(tagger.classes_)
         labels = sorted(known, key=_by_type) if labels is None else list(labels)
         unknown = [label for label in labels if label not in known]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import check_cv
 
+from sklseq._lib.checks import is_number
 from sklseq._lib.signatures import takes
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import Sequences, list_sequences
@@ -62,7 +63,7 @@ def read_folds(
 
 
 def _check_cv(cv: Any) -> None:
-    whole = isinstance(cv, numbers.Integral) and not isinstance(cv, bool)
+    whole = is_number(cv, whole=True)
     listed = isinstance(cv, Iterable) and not isinstance(cv, str)
     if isinstance(cv, str) or not (cv is None or whole or listed or hasattr(cv, "split")):
         raise ValueError(

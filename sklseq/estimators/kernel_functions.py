@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ from scipy import sparse
 from scipy.linalg.lapack import dpotrf, spotrf
 from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
 
-from sklseq.estimators.validation import check_number
+from sklseq._lib.checks import check_number, is_number
 
 NAMES = ("linear", "poly", "rbf", "precomputed")
 BLOCK = 1 << 22  # entries of the Gram matrix computed at a time
@@ -100,13 +99,13 @@ def check_kernel(tagger: Any) -> None:
     """Raise on bad ``kernel``, ``gamma``, ``degree`` or ``coef0``."""
     if not callable(tagger.kernel) and tagger.kernel not in NAMES:
         raise ValueError(f"kernel must be one of {NAMES} or a callable; got {tagger.kernel!r}.")
-    if isinstance(tagger.gamma, numbers.Real):
+    if is_number(tagger.gamma):
         if not 0 < tagger.gamma < np.inf:
             raise ValueError(f"gamma must be above 0 and finite; got {tagger.gamma!r}.")
     elif tagger.gamma not in ("scale", "auto"):
         raise ValueError(f"gamma must be 'scale', 'auto' or a number; got {tagger.gamma!r}.")
     check_number("degree", tagger.degree, least=1, whole=True)
-    if not isinstance(tagger.coef0, numbers.Real) or not 0 <= tagger.coef0 < np.inf:
+    if not is_number(tagger.coef0) or not 0 <= tagger.coef0 < np.inf:
         raise ValueError(
             "coef0 must be finite and at least 0, otherwise the kernel is indefinite; got "
             f"{tagger.coef0!r}."
@@ -115,7 +114,7 @@ def check_kernel(tagger: Any) -> None:
 
 def resolve_gamma(gamma: str | float, rows: Any) -> float:
     """ "scale" and "auto" as in scikit-learn's SVC: 1 / (n_features · variance), 1 / n_features."""
-    if isinstance(gamma, numbers.Real):
+    if is_number(gamma):
         return float(gamma)
     n = rows.shape[1]
     if gamma == "auto":

@@ -76,9 +76,11 @@ class KernelTagger(BaseTagger):
         )
         kernel = RowKernel(function, getattr(self, "gamma_", 1.0), int(degree), float(coef0))
         out[:] = 0
-        step = BLOCK // max(len(self.support_), 1)  # 0 for more support rows than BLOCK
-        for a in range(0, n if len(self.support_) else 0, max(step, 1)):
-            part = rows[a : a + max(step, 1)]
+        if not len(self.support_):
+            return
+        step = max(1, BLOCK // len(self.support_))
+        for a in range(0, n, step):
+            part = rows[a : a + step]
             out[a : a + part.shape[0], :L] = self._support_kernel(kernel, part) @ self.dual_coef_
 
     def _support_kernel(self, kernel: RowKernel, rows) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import numbers
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -19,6 +18,7 @@ from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from sklseq._lib.callbacks import with_callbacks
+from sklseq._lib.checks import is_number
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import Threads
 from sklseq.data.column_roles import with_transition_features
@@ -129,7 +129,7 @@ def read_grid(name: str, grid: Any, decades: tuple[float, float], *, zero: bool)
 
     ``zero``: whether 0 is allowed.
     """
-    if isinstance(grid, numbers.Integral) and not isinstance(grid, bool) and grid > 0:
+    if is_number(grid, whole=True) and grid > 0:
         return np.logspace(*decades, int(grid))
     try:
         values = np.array(grid, dtype=np.float64)
@@ -279,7 +279,7 @@ class PenaltySearchMixin(NoPartialFitMixin):
         racing = self.racing
         if racing is None:
             return None
-        if not isinstance(racing, numbers.Real) or isinstance(racing, bool) or not racing >= 0:
+        if not is_number(racing) or not racing >= 0:
             raise ValueError(
                 f"racing must be None or a difference of scores of at least 0; got {racing!r}."
             )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterator
 
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 
+from sklseq._lib.checks import check_number
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 
 
@@ -112,6 +112,4 @@ class TimeBlockSplit(BaseCrossValidator):
 
     def _check(self) -> None:
         for name, least in (("n_splits", 1 if self.past_only else 2), ("gap", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, numbers.Integral) or value < least:
-                raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+            check_number(name, getattr(self, name), least, whole=True)

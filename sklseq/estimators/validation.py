@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.class_weight import compute_class_weight
 
+from sklseq._lib.checks import check_number
 from sklseq.data.row_blocks import check_in_memory
 from sklseq.data.sequences import (
     Sequences,
@@ -118,20 +118,10 @@ def check_magnitude(X: Sequences, what: str, limit: float = 0.0) -> None:
         )
 
 
-def check_number(name: str, value: Any, least: float = 0, whole: bool = False) -> None:
-    """Raise unless ``value`` is a finite number, or an integer if ``whole``, of at least least."""
-    if whole:
-        kind, ok = "an integer", isinstance(value, numbers.Integral) and value >= least
-    else:
-        kind, ok = "a finite number", isinstance(value, numbers.Real) and least <= value < np.inf
-    if not ok:
-        raise ValueError(f"{name} must be {kind} of at least {least}; got {value!r}.")
-
-
 def check_numbers(estimator: Any, *names: str, least: float = 0, whole: bool = False) -> None:
     """:func:`check_number` of parameters of an estimator."""
     for name in names:
-        check_number(name, getattr(estimator, name), least, whole)
+        check_number(name, getattr(estimator, name), least, whole=whole)
 
 
 def check_flags(name: str, values: Any, n_sequences: int) -> np.ndarray:
@@ -236,17 +226,20 @@ def warn_one_label(classes: np.ndarray) -> None:
 SMALL, NO_EFFECT = 1e-2, 1e-2
 
 
-def warn_small_columns(rows: Any, weights: np.ndarray, ridge: float, penalty: str) -> None:
+def warn_small_columns(
+    rows: Any, weights: np.ndarray, ridge: float, penalty: str, n: int | None = None
+) -> None:
     """Warn if the penalty, of curvature ``ridge``, leaves no column of X with an effect.
 
     A weight of a column is at most ω · n · m / ridge at the minimum, if n rows have values of at
     most m and weights of at most ω, so d columns add at most d · ω · n · m² / ridge to a score.
+    ``n``: the number of rows, if several share one of ``rows``.
     """
     values = rows.data if sparse.issparse(rows) else rows
     top = max(float(values.max()), -float(values.min())) if values.size else 0.0
     if not 0 < top < SMALL:
         return
-    n, d = rows.shape
+    n, d = rows.shape[0] if n is None else n, rows.shape[1]
     if d * float(weights.max(initial=0)) * n * top**2 < NO_EFFECT * ridge:
         warnings.warn(
             f"The columns of X are at most {top:.1g} in size, where {penalty} leaves them almost "

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq.estimators.validation import check_number
+from sklseq._lib.checks import check_number
 
 
 def dense_weights(coef: Any) -> np.ndarray:

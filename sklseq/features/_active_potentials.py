@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sklseq._lib.checks import check_number
 from sklseq.data.segment_potentials import OPEN_BOTH, OPEN_END, OPEN_START, SegmentPotentials
 
 
@@ -37,6 +38,7 @@ def count_active_potentials(
     >>> count_active_potentials(X), count_active_potentials(X, max_segment_length=2)
     ((11, 2), (5, 2))
     """
+    check_number("max_segment_length", max_segment_length, 1, whole=True, optional=True)
     widths = np.diff(X.rows.indptr).astype(np.int64)[X.row]
     ends = np.repeat(X.lengths, np.diff(X.offsets))
     return int((widths * _segments_of(X, ends, max_segment_length)).sum()), int(widths.sum())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sklseq._lib.checks import is_number
 from sklseq.data.column_sequences import ColumnSequences
 from sklseq.data.labels import refuse_mask
 from sklseq.data.sequences import is_sparse, list_sequences
@@ -239,7 +239,7 @@ def select_columns(selected: Any, columns: Columns) -> list[str]:
 
 
 def _select_column(name: Any, columns: Columns) -> str:
-    if isinstance(name, numbers.Integral) and not isinstance(name, bool):
+    if is_number(name, whole=True):
         if -len(columns.names) <= name < len(columns.names):
             return columns.names[name]
     elif name in columns.names or not _holds_tokens(columns.sequences):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numbers
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklseq._lib.checks import is_number
 from sklseq.features import _rows
 from sklseq.features._grams import number_pairs
 from sklseq.features._packed_rows import PackedRows
@@ -38,7 +38,7 @@ def _parse(conjunction: Any) -> list[tuple[str, int]]:
             part = (match[1], int(match[2])) if match else (part.strip(), 0)
         if (
             not isinstance(part, (list, tuple)) or len(part) != 2 or not part[0]
-            or not isinstance(part[0], str) or not isinstance(part[1], numbers.Integral)
+            or not isinstance(part[0], str) or not is_number(part[1], whole=True)
         ):  # fmt: skip
             raise _error(conjunction, part)
         parts.append((part[0], int(part[1])))

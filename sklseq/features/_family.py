@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterable
 from copy import copy
 from typing import Any, Self
@@ -13,7 +12,9 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import EstimatorBase, as_fitted, check_plain_parameters
+from sklseq._lib.threads import check_n_jobs
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.ones import all_ones, rows_of_ones
 from sklseq.data.row_blocks import in_blocks
@@ -226,21 +227,24 @@ def to_sequences(rows: PackedRows, dtype: Any, roles: np.ndarray | None = None) 
     return Sequences(matrix, rows.offsets, roles)
 
 
-@property
-def vocabulary(self: Extractor) -> dict[str, int]:
-    """Return the column number of each attribute name; computed at each access."""
-    return {name: i for i, name in enumerate(self.get_feature_names_out().tolist())}
+class VocabularyMixin:
+    """``vocabulary_`` of an extractor that stores its names in another form."""
+
+    @property
+    def vocabulary_(self) -> dict[str, int]:
+        """Column number of each attribute name; computed at each access."""
+        return {name: i for i, name in enumerate(self.get_feature_names_out().tolist())}
 
 
 def check_parameters(estimator: Any) -> None:
-    """Check switches, ``min_count``, ``n_features`` and ``dtype``, if the estimator has them."""
+    """Check switches, ``min_count``, ``n_features``, ``n_jobs`` and ``dtype``, if it has them."""
     check_plain_parameters(estimator)
     parameters = estimator.get_params(deep=False)
     min_count, n = parameters.get("min_count", 1), parameters.get("n_features")
-    if not isinstance(min_count, numbers.Integral) or min_count < 1:
-        raise ValueError(f"min_count must be an integer of at least 1; got {min_count!r}.")
+    check_number("min_count", min_count, 1, whole=True)
+    check_n_jobs(parameters.get("n_jobs"))
     if n is not None:
-        if not isinstance(n, numbers.Integral) or not 2 <= n <= 1 << 30 or n & (n - 1):
+        if not is_number(n, whole=True) or not 2 <= n <= 1 << 30 or n & (n - 1):
             raise ValueError(
                 f"n_features must be None or a power of two from 2 to 2**30; got {n!r}. "
                 "Take 2**18 or more, so that few attributes share a column."

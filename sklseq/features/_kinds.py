@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numbers
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklseq._lib.checks import is_number
 from sklseq.features._token_table import FLAGS
 
 
@@ -61,11 +61,11 @@ def affix_lengths(value: Any, name: str) -> list[int]:
     """Return 1, 2, 3 for ``3``, the lengths of a collection, and none for 0, False and None."""
     if value is None or value is False:
         return []
-    if isinstance(value, numbers.Integral) and value is not True and value >= 0:
+    if is_number(value, whole=True) and value >= 0:
         return list(range(1, int(value) + 1))
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
         lengths = list(value)
-        if all(isinstance(n, numbers.Integral) and n >= 1 for n in lengths):
+        if all(is_number(n, whole=True) and n >= 1 for n in lengths):
             return [int(n) for n in lengths]
     raise ValueError(
         f"{name} must be an integer n (lengths 1 to n) or a list of lengths of at least 1; "

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sklseq._lib.checks import check_number
 from sklseq._lib.lines import as_lines
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ColumnsLike, DTypeLike, LexiconsLike
@@ -99,8 +100,7 @@ class LexiconFeatures(LexiconTransform, Extractor, auto_wrap_output_keys=None):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not isinstance(self.min_tokens, (int, np.integer)) or self.min_tokens < 1:
-            raise ValueError(f"min_tokens must be an integer of at least 1; got {self.min_tokens}.")
+        check_number("min_tokens", self.min_tokens, 1, whole=True)
 
     def _fit_rows(self, X: Any, y: Any) -> Sequences:
         columns = read_columns(X)

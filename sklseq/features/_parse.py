@@ -86,13 +86,16 @@ def parse_templates(templates: Any, columns: Sequence[str]) -> list[Template]:
 
 
 def _is_skipped(template: Any) -> bool:
-    """Whether a line is blank, a comment, or a bare "B" (transitions, which every CRF has)."""
+    """Whether a line is blank, a comment, or a bare "B" (transitions, which every CRF has).
+
+    A bare "B" may have a number and a name, as in "B01:all".
+    """
     if not isinstance(template, str):
         return False
     text = template.strip()
     if not text or text.startswith("#"):
         return True
-    return re.fullmatch(r"[Bb][^\[\]%|]*", text) is not None
+    return re.fullmatch(r"[Bb]\d*(:[^\[\]%|]*)?", text) is not None
 
 
 def _parse(template: Any, columns: Sequence[str]) -> Template:

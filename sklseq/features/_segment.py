@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +9,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
+from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import clone_part, fitted_property
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import Sequences
@@ -300,11 +300,8 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
             ("start", 0), ("end", 0), ("before", 0), ("after", 0), ("max_length", 1),
             ("n_candidates", 1),
         ):  # fmt: skip
-            value = getattr(self, name)
-            if not _is_integer(value) or not lowest <= value <= 1000:
-                raise ValueError(f"{name} must be an integer from {lowest} to 1000; got {value!r}.")
-        if self.n_gram is not None and (not _is_integer(self.n_gram) or self.n_gram < 2):
-            raise ValueError(f"n_gram must be None or an integer of at least 2; got {self.n_gram}.")
+            check_number(name, getattr(self, name), lowest, 1000, whole=True)
+        check_number("n_gram", self.n_gram, 2, whole=True, optional=True)
         self._thresholds()
         self._lowest()
         if not self._parts([{}] * len(self._lexicons())):
@@ -312,7 +309,9 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
 
     def _thresholds(self) -> list[int]:
         several = self.longer_than
-        if not isinstance(several, Iterable) or not all(_is_integer(k) and k >= 1 for k in several):
+        if not isinstance(several, Iterable) or not all(
+            is_number(k, whole=True) and k >= 1 for k in several
+        ):
             raise ValueError(
                 f"longer_than must be a list of integers of at least 1; got {several!r}."
             )
@@ -341,7 +340,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         else:
             given = dict.fromkeys(names, given)
         for value in given.values():
-            if not isinstance(value, numbers.Real) or not 0 <= value <= 1:
+            if not is_number(value) or not 0 <= value <= 1:
                 raise ValueError(f"min_similarity must be from 0 to 1; got {value!r}.")
         return {name: float(given.get(name, LOWEST)) for name in names}
 
@@ -362,7 +361,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
     def _gram_lengths(self, name: str) -> list[int]:
         value = getattr(self, name)
         lengths = affix_lengths(value, name)
-        return [k for k in lengths if k > 1 or not _is_integer(value)]
+        return [k for k in lengths if k > 1 or not is_number(value, whole=True)]
 
     def _parts(self, indices: list[dict]) -> list[Part]:
         """Return the kinds of features that are switched on, in the order of their columns."""
@@ -396,10 +395,6 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
                 setattr(self, name, getattr(self.extractor_, name))
             elif hasattr(self, name):
                 delattr(self, name)
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def _tokens(extracted: Sequences | None, columns: Any, column: str | None) -> Tokens:

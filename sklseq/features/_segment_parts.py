@@ -19,7 +19,6 @@ length, shape, lexicons, functions    EXACT      [i, j)
 from __future__ import annotations
 
 import itertools
-import numbers
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -27,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.checks import is_number
 from sklseq._lib.signatures import n_required, takes
 from sklseq.data.segment_potentials import EXACT, OPEN_BOTH, OPEN_END, OPEN_START
 from sklseq.features._kinds import attributes_of, result_of
@@ -354,7 +354,7 @@ def _pairs(name: str, span: list[str] | tuple, value: Any) -> list[tuple[str, fl
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
+    return is_number(value)
 
 
 def _finite(name: str, span: list[str] | tuple, found: Mapping) -> list[tuple[str, float]]:

@@ -12,14 +12,14 @@ from sklseq.data.sequences import STATE, Sequences
 from sklseq.data.types import ColumnsLike, DTypeLike
 from sklseq.features import _encode
 from sklseq.features._columns import Columns, read_columns
-from sklseq.features._family import Extractor, keep_frequent, to_sequences, vocabulary
+from sklseq.features._family import Extractor, VocabularyMixin, keep_frequent, to_sequences
 from sklseq.features._grams import Layout, Plan, keys_of, number_grams, prune, slots_of
 from sklseq.features._name_table import NameTable
 from sklseq.features._packed_rows import PackedRows
 from sklseq.features._template_transform import TemplateTransform
 
 
-class TemplateFeatures(TemplateTransform, Extractor, auto_wrap_output_keys=None):
+class TemplateFeatures(TemplateTransform, VocabularyMixin, Extractor, auto_wrap_output_keys=None):
     """Attributes of every token from templates over columns of strings, such as words and tags.
 
     The template ``"w[-1]|w[0]"`` gives each token the attribute ``"w[-1]|w[0]=the|cat"`` from
@@ -111,7 +111,6 @@ class TemplateFeatures(TemplateTransform, Extractor, auto_wrap_output_keys=None)
     ['U00:a', '__BOS__', 'U00:b', '__EOS__']
     """
 
-    vocabulary_ = vocabulary
     roles_: np.ndarray | None = None  # default for models saved by earlier versions
 
     def __init__(

@@ -10,12 +10,12 @@ import numpy as np
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ChoiceLike, ColumnsLike, DTypeLike, FunctionsLike
 from sklseq.features._columns import read_columns, select_columns
-from sklseq.features._family import Extractor, keep_frequent, to_sequences, vocabulary
+from sklseq.features._family import Extractor, VocabularyMixin, keep_frequent, to_sequences
 from sklseq.features._kinds import Kind, check_different
 from sklseq.features._token_transform import TokenTransform, distinct_tokens, stacked
 
 
-class TokenFeatures(TokenTransform, Extractor, auto_wrap_output_keys=None):
+class TokenFeatures(TokenTransform, VocabularyMixin, Extractor, auto_wrap_output_keys=None):
     """Attributes of each token from its letters: words, affixes, shapes, flags.
 
     The token ``"Jan-95"`` of the column ``w`` gets ``w.word=Jan-95``, ``w.lower=jan-95``,
@@ -97,8 +97,6 @@ class TokenFeatures(TokenTransform, Extractor, auto_wrap_output_keys=None):
     >>> features.get_feature_names_out()[:6].tolist()
     ['w.word=He', 'w.lower=he', 'w.short_shape=Xx', 'w.suffix2=He', 'w.title', 'w.length=2']
     """
-
-    vocabulary_ = vocabulary
 
     def __init__(
         self,

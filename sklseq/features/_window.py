@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
+from sklseq._lib.checks import check_number
 from sklseq._lib.estimator import clone_part, fitted_property
 from sklseq.data.row_blocks import in_blocks
 from sklseq.data.sequences import STATE, Sequences, as_sequences
@@ -18,6 +18,7 @@ from sklseq.features._conjoin import Conjunctions, parse_conjunctions
 from sklseq.features._extracted_blocks import first_block
 from sklseq.features._family import (
     Extractor,
+    VocabularyMixin,
     as_names,
     extract,
     input_names,
@@ -25,14 +26,13 @@ from sklseq.features._family import (
     no_tables,
     to_packed_rows,
     to_sequences,
-    vocabulary,
 )
 from sklseq.features._field import receptive_field
 from sklseq.features._packed_rows import PackedRows
 from sklseq.features._window_transform import WindowTransform
 
 
-class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
+class WindowFeatures(WindowTransform, VocabularyMixin, Extractor, auto_wrap_output_keys=None):
     """Features of a token and of its neighbours, with the offset in the name.
 
     With ``before=1, after=1`` a token whose left neighbour has the attribute ``w.lower=the``
@@ -102,7 +102,6 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
     ['-1:w.lower=the', '-1:w.lower=cat', 'w.lower=the', 'w.lower=cat']
     """
 
-    vocabulary_ = vocabulary
     roles_: np.ndarray | None = None  # default for models saved by earlier versions
 
     def __init__(
@@ -244,9 +243,7 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         for name in ("before", "after"):
-            value = getattr(self, name)
-            if not isinstance(value, numbers.Integral) or not 0 <= value <= 1000:
-                raise ValueError(f"{name} must be an integer from 0 to 1000; got {value!r}.")
+            check_number(name, getattr(self, name), 0, 1000, whole=True)
         parse_conjunctions(self.conjoin)
 
     def _conjunctions(self, inner: Sequences, extractor: Any) -> Conjunctions:

@@ -335,10 +335,22 @@ def test_strict_reading_names_the_first_broken_span(labels, scheme, message):
         (lambda: labels_to_segments([0, 1]), r"Label 0 at row 0 of sequence 0 is not a span label"),
         (lambda: labels_to_segments([], "iob1"), r"scheme must be one of 'iob2', .*; got 'iob1'"),
         (lambda: labels_to_segments([], None, strict=True), r"scheme must be one of .* got None"),
-        (lambda: segments_to_labels([], -1), "n_steps must be the length .* at least 0; got -1"),
-        (lambda: segments_to_labels([], 2.5), "n_steps must be the length .*; got 2.5"),
-        (lambda: segments_to_labels([], "2"), "n_steps must be the length .*; got '2'"),
-        (lambda: segments_to_labels([], None), "n_steps must be the length .*; got None"),
+        (
+            lambda: segments_to_labels([], -1),
+            "n_steps, .* must be .* at least 0; got -1",
+        ),
+        (
+            lambda: segments_to_labels([], 2.5),
+            "n_steps, .* must be .*; got 2.5",
+        ),
+        (
+            lambda: segments_to_labels([], "2"),
+            "n_steps, .* must be .*; got '2'",
+        ),
+        (
+            lambda: segments_to_labels([], None),
+            "n_steps, .* must be .*; got None",
+        ),
         (lambda: segments_to_labels(None, 4), "segments must be a list of triples .*; got None"),
         (lambda: segments_to_labels([], 2, outside=0), "outside must be a string, .*; got 0"),
         (

@@ -72,6 +72,8 @@ def check_table(path, folder):
     assert_array_equal(whole(rows[70:200]), X[70:200, [2, 0]])
     with pytest.raises(ValueError, match=r"has no column 'disk'; its columns are \['load', 'rest'"):
         RowBlocks.from_table(path, columns=["disk"])
+    with pytest.raises(ValueError, match="columns must be a list of names; got the string 'load'"):
+        RowBlocks.from_table(path, columns="load")
     with pytest.raises(BlockError, match="Block 0 of sequence 0 cannot be read: ValueError"):
         next(RowBlocks(path).read(where="sequence 0"))
 

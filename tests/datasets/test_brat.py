@@ -98,3 +98,10 @@ def test_fragments_in_any_order(tmp_path):
     (tmp_path / "a.txt").write_text("Ann from New York")
     (tmp_path / "a.ann").write_text("T1\tLOC 13 17;0 3\tYork Ann\n")
     assert read_brat(tmp_path, fragments="expand")[1] == [[(0, 17, "LOC")]]
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0c", "\x1c"])
+def test_only_line_ends_end_a_line(tmp_path, mark):
+    text = f"Ann{mark}Tom"
+    path = write(tmp_path, f"T1\tPER 0 7\t{text}\nT2\tPER 4 7\tTom\n", text=text)
+    assert read_brat(path) == ([text], [[(0, 7, "PER"), (4, 7, "PER")]])

@@ -64,8 +64,8 @@ def segments(X, y, field):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        (dict(n=0), r"n, the number of references, must be a positive integer; got 0"),
-        (dict(known=2), r"known must be between 0 and 1; got 2"),
+        (dict(n=0), r"n, the number of references, must be an integer of at least 1; got 0"),
+        (dict(known=2), r"known must be a finite number from 0 to 1; got 2"),
     ],
 )
 def test_bad_parameters(parameters, message):

@@ -590,13 +590,13 @@ def test_separation_is_the_share_of_cues():
 
 @pytest.mark.parametrize("n", [0, -1, 2.5, "ten", None])
 def test_bad_n_is_refused(n):
-    with pytest.raises(ValueError, match="n, the number of documents, must be a positive integer"):
+    with pytest.raises(ValueError, match="n, the number of documents, must be an integer"):
         make_contacts(n)
 
 
 @pytest.mark.parametrize("separation", [-0.1, 1.1, float("nan")])
 def test_bad_separation_is_refused(separation):
-    with pytest.raises(ValueError, match="separation must be between 0 and 1; got"):
+    with pytest.raises(ValueError, match="separation must be a finite number from 0 to 1; got"):
         make_contacts(3, separation=separation)
 
 

@@ -286,6 +286,8 @@ def test_documents_of_spacy():
     assert y == [["B-LOC", "I-LOC", "O"], ["O"]]
     assert from_docs([doc], "tag_")[1] == [["NEW", "YORK", "!"]]
     assert from_docs([doc])[1] is None
+    once = (iter(each) for each in (doc, doc[2:]))
+    assert from_docs(once, "ent", columns=["text", "tag_"]) == (X, y)
 
 
 # --- Characters ----------------------------------------------------------------------------------

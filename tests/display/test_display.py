@@ -11,8 +11,14 @@ from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger, OnlineDecoder
 from sklseq.datasets import make_contacts
-from sklseq.display import SWEEPS, LatencyAccuracyDisplay
-from sklseq.features import TemplateFeatures
+from sklseq.display import (
+    SWEEPS,
+    LatencyAccuracyDisplay,
+    LossCurveDisplay,
+    MarginalsDisplay,
+    TransitionsDisplay,
+)
+from sklseq.features import TemplateFeatures, TokenFeatures
 
 plt = pytest.importorskip("matplotlib.pyplot")
 
@@ -95,3 +101,21 @@ def test_matplotlib_is_imported_only_to_draw():
     code = "import sys, sklseq; sklseq.display.SWEEPS; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
     assert np.isfinite(list(SWEEPS["lag"][1])).all()
+
+
+@pytest.mark.parametrize("wrap", [
+    FrozenEstimator,
+    lambda model: FrozenEstimator(FrozenEstimator(model)),
+    lambda model: OnlineDecoder(FrozenEstimator(model)),
+    lambda model: FrozenEstimator(OnlineDecoder(FrozenEstimator(model))),
+    lambda model: OnlineDecoder(FrozenEstimator(model)).fit(None, None),
+])  # fmt: skip
+def test_displays_find_the_tagger_inside(wrap):
+    X, y = [["a", "b"]], [["x", "y"]]
+    model = make_pipeline(TokenFeatures(), CRFTagger()).fit(X, y)
+    shown = TransitionsDisplay.from_estimator(wrap(model))
+    assert_array_equal(shown.transition, model[-1].transition_)
+    assert LossCurveDisplay.from_estimator(wrap(model)).curves[0].name == "CRFTagger"
+    assert MarginalsDisplay.from_estimator(wrap(model), X[0]).labels.tolist() == ["x", "y"]
+    with pytest.raises(ValueError, match="fitted"):
+        TransitionsDisplay.from_estimator(wrap(CRFTagger()))

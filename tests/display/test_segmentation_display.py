@@ -114,6 +114,8 @@ def test_f1_of_each_type():
     assert (100 * scores.f1).tolist() == [0, 100]
     with pytest.raises(ValueError, match=r"give them as true= or y="):
         SegmentationDisplay(TOKENS, SEGMENTS).plot_f1()
+    with pytest.raises(ValueError, match="plot_f1 needs segments; there are none, true or"):
+        SegmentationDisplay([["a"]], [[]], true=[[]]).plot_f1()
 
 
 def test_from_a_tagger():

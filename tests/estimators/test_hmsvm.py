@@ -32,7 +32,7 @@ from sklseq.objectives.margin.hinge import (
     linear_rows,
 )
 from sklseq.objectives.margin.separable import contradiction, path_gram
-from sklseq.solvers import bcfw, perceptron
+from sklseq.solvers import bcfw
 from tests.oracles import all_paths
 
 COST = np.array([[0.0, 1.0, 2.0], [0.5, 0.0, 1.0], [1.5, 1.0, 0.0]])
@@ -184,11 +184,10 @@ def test_weights_of_sequences_and_classes():
     assert_allclose(balanced.coef_, same.coef_)
 
 
-@pytest.mark.parametrize("average", [False, True])
-@pytest.mark.parametrize("solver", ["bcfw", "working_set"])
+@pytest.mark.parametrize(
+    ("solver", "average"), [("bcfw", False), ("bcfw", True), ("working_set", False)]
+)
 def test_gap_is_never_negative_and_shrinks(solver, average):
-    if solver == "working_set" and average:
-        return
     X, y = problem(7, lengths=[6] * 30, n_features=4)
     tagger = HMSVMTagger(C=0.3, solver=solver, average=average, tol=1e-3, random_state=1).fit(X, y)
     passes, primal, dual, gap = tagger.loss_curve_.T
@@ -414,7 +413,6 @@ def test_perceptron_reports_what_it_did():
     assert not hasattr(tagger, "dual_coef_")
     with pytest.raises(AttributeError, match="may be, see solver_, have no support_sequences_"):
         _ = tagger.support_sequences_
-    assert perceptron.__doc__
 
 
 # ------------------------------------------------------------------ attributes
@@ -663,7 +661,8 @@ def test_dicts_pipelines_search_and_clones():
     X, y = items()
     tagger = HMSVMTagger(random_state=0).fit(X, y)
     assert tagger.score(X, y) == 1
-    assert "w:cat" in "".join(tagger.feature_names_in_) or len(tagger.feature_names_in_) == 6
+    words = ["a", "barks", "cat", "dog", "sleeps", "the"]
+    assert sorted(tagger.feature_names_in_) == [f"w:{word}" for word in words]
     pipe = make_pipeline(DictFeatures(), HMSVMTagger(random_state=0)).fit(X, y)
     assert pipe.predict(X) == tagger.predict(X)
     search = GridSearchCV(HMSVMTagger(), {"C": [0.1, 1], "kernel": ["linear", "rbf"]}, cv=2)

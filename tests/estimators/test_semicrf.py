@@ -488,7 +488,7 @@ def test_bad_y():
     assert unseen == [0]
     assert seen > 0
     for n_samples in (-1, 1.5):
-        with pytest.raises(ValueError, match="n_samples must be a non-negative integer"):
+        with pytest.raises(ValueError, match="n_samples must be an integer of at least 0"):
             model.sample(X, n_samples)
     with pytest.raises(ValueError, match="begins before step 0"):
         SemiCRFSegmenter().fit(X, [[(-1, 2, "a")], good[1]])

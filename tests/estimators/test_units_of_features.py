@@ -1,6 +1,7 @@
 """Units of features: the same model in other units, and an error where numbers overflow."""
 
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklseq import (
     CRFTagger,
     HMSVMTagger,
+    SegmentPotentials,
     SemiCRFSegmenter,
     Shards,
     ZScoreTagger,
@@ -192,3 +194,19 @@ def test_columns_so_small_that_the_penalty_removes_them(name):
         other = model.fit(small, y).predict(small)
     assert len({str(v) for v in other}) == 1  # one answer for every sequence
     assert len({str(v) for v in found}) > 1
+
+
+def test_rows_that_potentials_share_count_each():
+    # 4000 potentials with one of two rows: enough to be worth more than the penalty.
+    n, n_sequences = 4000, 50
+    kinds, at = np.random.default_rng(0).integers(2, size=n), np.arange(n) % (n // n_sequences)
+    offsets = np.arange(0, n + 1, n // n_sequences)
+    X = SegmentPotentials(
+        np.full(n_sequences, n // n_sequences), offsets, np.full(n, 3), at, at + 1,
+        9e-3 * np.eye(2), row=kinds,
+    )  # fmt: skip
+    y = [[(t, t + 1, "ab"[k]) for t, k in enumerate(kinds[a:b])] for a, b in pairwise(offsets)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = SemiCRFSegmenter(l2=0.05, outside=None, max_segment_length=1).fit(X, y)
+    assert model.score(X, y) == 1

@@ -576,3 +576,10 @@ def test_conll2000_has_the_attributes_of_crfsuite():
     for s in range(0, len(X), 100):
         (sequence,) = as_columns([X[s]])
         assert named_rows(features, packed[s : s + 1]) == obvious(sequence, CHUNKING)
+
+
+@pytest.mark.parametrize("name", ["brand", "B", "b2", "before", "B x"])
+def test_only_bare_b_lines_are_skipped(name):
+    # Any other text without brackets is an attribute of each row.
+    names = TemplateFeatures([name, "w[0]"], bos_eos=False).fit([["a"]]).get_feature_names_out()
+    assert names.tolist() == [*([] if name in ("B", "b2") else [name]), "w[0]=a"]

@@ -274,7 +274,7 @@ def test_bad_input_is_one_clear_sentence(question):
 def test_bad_counts_are_refused():
     with pytest.raises(ValueError, match=r"n, the number of paths, must be an integer"):
         nbest(np.zeros((2, 2)), np.zeros((2, 2)), n=0)
-    with pytest.raises(ValueError, match=r"n_samples must be a non-negative integer"):
+    with pytest.raises(ValueError, match=r"n_samples must be an integer of at least 0"):
         sample(np.zeros((2, 2)), np.zeros((2, 2)), n_samples=-1)
     with pytest.raises(ValueError, match=r"weights must be 1 finite numbers"):
         forward_backward(np.zeros((2, 2)), np.zeros((2, 2)), weights=[1, 2])

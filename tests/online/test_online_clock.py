@@ -196,10 +196,10 @@ def test_copies_and_checkpoints_keep_no_deadline_but_one_of_their_own():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"max_wait": -1}, "max_wait must be a finite number of at least 0, or None; got -1"),
-        ({"max_wait": np.nan}, "max_wait must be a finite number of at least 0, or None; got nan"),
-        ({"max_wait": True}, "max_wait must be a finite number of at least 0, or None; got True"),
-        ({"max_wait": "1"}, "max_wait must be a finite number of at least 0, or None; got '1'"),
+        ({"max_wait": -1}, "max_wait must be None or a finite number of at least 0; got -1"),
+        ({"max_wait": np.nan}, "max_wait must be None or a finite number of at least 0; got nan"),
+        ({"max_wait": True}, "max_wait must be None or a finite number of at least 0; got True"),
+        ({"max_wait": "1"}, "max_wait must be None or a finite number of at least 0; got '1'"),
         ({"max_wait": 1, "clock": 5}, "clock must be a function that returns the time; got 5"),
     ],
 )

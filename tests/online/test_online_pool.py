@@ -174,7 +174,7 @@ def test_a_failed_call_changes_nothing(model, tokens):
         pool.push_many(["a", "b"], tokens[:1])
     with pytest.raises(ValueError, match="No stream 'new' is open"):
         pool.flush(["a", "new"])
-    with pytest.raises(ValueError, match="n must be an integer of at least 0"):
+    with pytest.raises(ValueError, match="n must be None or an integer of at least 0"):
         pool.commit(["a"], -1)
     with pytest.raises(ValueError, match="features depend on later"):
         pool.push_potentials(["b"], np.zeros((1, len(model[-1].classes_))))

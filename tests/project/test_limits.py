@@ -106,7 +106,7 @@ def compiled_signatures(text):
 
 def public_functions():
     # Their keywords are for users to name.
-    return {"decode_online", "expected_features", "lbfgs"}
+    return {"decode_online", "expected_features", "lbfgs", "span_fbeta"}
 
 
 def long_signatures():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
@@ -13,9 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
+from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import check_n_jobs
-from sklseq.data.labels import find_codes
+from sklseq.data.labels import cut_rows, find_codes
 from sklseq.data.row_blocks import in_blocks
 from sklseq.data.segment_labels import read_queries
 from sklseq.data.sequences import Sequences, read_labels, row_positions
@@ -32,7 +32,6 @@ from sklseq.estimators.token_explanation import ExplainMixin
 from sklseq.estimators.validation import (
     ATTRIBUTES_WARNED,
     check_choices,
-    check_number,
     check_numbers,
     check_room,
     refuse_options,
@@ -381,7 +380,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         check_n_jobs(self.n_jobs)
         fraction = self.validation_fraction
         is_splitter = hasattr(fraction, "split") and not isinstance(fraction, str)
-        if not is_splitter and not (isinstance(fraction, numbers.Real) and 0 < fraction < 1):
+        if not is_splitter and not (is_number(fraction) and 0 < fraction < 1):
             raise ValueError(
                 "validation_fraction must lie between 0 and 1, or be a splitter such as "
                 f"PredefinedSplit; got {fraction!r}."
@@ -570,7 +569,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         sequence, start, stop, type_ = read_queries(segments, np.diff(offsets), rules.types)
         spans = start + offsets[sequence], stop + offsets[sequence], type_
         proba = span_probabilities(potentials, spans, rules)
-        return np.split(proba, np.searchsorted(sequence, np.arange(1, len(offsets))))[:-1]
+        return list(cut_rows(proba, np.searchsorted(sequence, np.arange(len(offsets)))))
 
     def predict_log_proba_sequence(self, X: SequencesLike, y: LabelsLike) -> np.ndarray:
         """log p(y_s | x_s) of whole label sequences.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
+from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import Threads, check_n_jobs
 from sklseq.data.types import (
@@ -386,18 +386,13 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
-        if not isinstance(self.C, numbers.Real) or not (0 < self.C <= 1e100 or np.isinf(self.C)):
+        if not is_number(self.C) or not (0 < self.C <= 1e100 or np.isinf(self.C)):
             raise ValueError(
                 "C must be a number above 0 and at most 1e100 (np.inf for a hard margin); got "
                 f"{self.C!r}."
             )
         check_numbers(self, "tol", "transition_scale", "cache_size")
-        if self.max_iter is not None and (
-            not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1
-        ):
-            raise ValueError(
-                f"max_iter must be None or an integer of at least 1; got {self.max_iter!r}."
-            )
+        check_number("max_iter", self.max_iter, 1, whole=True, optional=True)
         check_choices(
             self, slack=("l1", "l2"), solver=("auto", *PASSES), average=("auto", True, False)
         )

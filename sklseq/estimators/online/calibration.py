@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import NamedTuple
 
 import numpy as np
 
+from sklseq._lib.checks import check_number
 from sklseq.data.labels import as_label_sequences
 from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.estimators.online.online_decoder import OnlineDecoder
@@ -85,9 +85,7 @@ def calibration_report(
     >>> report.error < 0.15
     True
     """
-    whole = isinstance(n_bins, numbers.Integral) and not isinstance(n_bins, bool)
-    if not whole or n_bins < 1:
-        raise ValueError(f"n_bins must be an integer of at least 1; got {n_bins!r}.")
+    check_number("n_bins", n_bins, 1, whole=True)
     decoding, (truth, offsets) = decoder.decode(X), as_label_sequences(y)
     lengths, wanted = np.diff(offsets).tolist(), list(map(len, decoding.labels))
     if lengths != wanted or not sum(wanted):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
+from sklseq._lib.checks import is_number
 from sklseq._lib.checksums import row_checksum
 
 ADVICE = "Give what OnlineStream.checkpoint() returned, unchanged."
@@ -90,8 +90,7 @@ def _check_names(found: dict, wanted: tuple, where: str) -> None:
 
 
 def _check_count(name: str, value: Any, least: int, most: int) -> None:
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
-    if not whole or not least <= value <= most:
+    if not is_number(value, whole=True) or not least <= value <= most:
         _refuse(name, f"an integer from {least} to {most}", value)
 
 

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, fit_of_part, with_callbacks
+from sklseq._lib.checks import check_number
 from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter
 from sklseq._lib.threads import Threads, check_n_jobs
 from sklseq.data.labels import (
     PartialLabelError,
     as_label_sequences,
     check_lengths,
+    cut_rows,
     find_codes,
     split_labels,
     unique_labels,
@@ -34,7 +35,6 @@ from sklseq.estimators.online.arriving import chain_of
 from sklseq.estimators.online.items import check_items
 from sklseq.estimators.online.pipelines import (
     decodes_segments,
-    inner_estimator,
     look_ahead,
     tagger_of,
     trial_look_ahead,
@@ -42,7 +42,8 @@ from sklseq.estimators.online.pipelines import (
 from sklseq.estimators.online.pool import StreamPool
 from sklseq.estimators.online.sources import emissions_of, emissions_of_async
 from sklseq.estimators.online.stream import Emission, OnlineStream, StreamModel
-from sklseq.estimators.validation import check_number, nothing_to_score
+from sklseq.estimators.unwrap import last_step
+from sklseq.estimators.validation import nothing_to_score
 from sklseq.inference.chain.linear_chain import BLOCK_ROWS, best_paths, row_blocks
 from sklseq.inference.chain.online_rules import OnlinePaths, OnlineRule, decode_block
 from sklseq.metrics import token_accuracy
@@ -484,7 +485,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         potentials, delay = potentials_of(self, X)
         shares = np.empty(potentials.emission.shape)
         self._decode(potentials, delay, shares=shares)
-        return np.split(shares, potentials.offsets[1:-1])
+        return list(cut_rows(shares, potentials.offsets))
 
     def transform(self, X: SequencesLike) -> Sequences:
         """Confidence and latency of each row, as features for another model.
@@ -756,17 +757,13 @@ def potentials_of(decoder: OnlineDecoder, X: Any) -> tuple[Potentials, int]:
 
 def _decoder_of(estimator: Any, X: Any, scorer: str) -> tuple[OnlineDecoder, Any]:
     # The decoder at the end of a pipeline, and X transformed by the steps before it.
-    inner = inner_estimator(estimator)
-    while isinstance(inner, Pipeline):
-        if len(inner.steps) > 1:
-            X = inner[:-1].transform(X)
-        inner = inner_estimator(inner.steps[-1][1])
-    if not isinstance(inner, OnlineDecoder):
+    last, X = last_step(estimator, X)
+    if not isinstance(last, OnlineDecoder):
         raise TypeError(
             f"{scorer} needs an OnlineDecoder, or a pipeline that ends in one; got "
-            f"{type(inner).__name__}. Put OnlineDecoder around the tagger or its pipeline."
+            f"{type(last).__name__}. Put OnlineDecoder around the tagger or its pipeline."
         )
-    return inner, X
+    return last, X
 
 
 def _mean_latency(times: np.ndarray) -> float:

@@ -10,22 +10,12 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from sklseq.data.types import SequencesLike
-
-
-def inner_estimator(estimator: BaseEstimator) -> Any:
-    """Return the estimator inside FrozenEstimator or a search (of a fitted search the best)."""
-    while True:
-        if isinstance(estimator, FrozenEstimator):
-            estimator = estimator.estimator
-        elif hasattr(estimator, "refit") and hasattr(estimator, "estimator"):
-            estimator = getattr(estimator, "best_estimator_", estimator.estimator)
-        else:
-            return estimator
+from sklseq.estimators.unwrap import unwrap
 
 
 def _steps(estimator: Any, prefix: str = "") -> list[tuple[str, Any]]:
     # (name, estimator) of all steps, including those of pipelines inside pipelines.
-    estimator = inner_estimator(estimator)
+    estimator = unwrap(estimator, fitted=False)
     if not isinstance(estimator, Pipeline):
         return [(prefix or type(estimator).__name__, estimator)]
     steps = []
@@ -85,7 +75,7 @@ def trial_look_ahead(estimator: BaseEstimator, X: SequencesLike) -> int:
 
 
 def _field_of(name: str, transformer: Any, fitted: bool) -> tuple[int, int]:
-    transformer = inner_estimator(transformer)
+    transformer = unwrap(transformer, fitted=False)
     if isinstance(transformer, FeatureUnion):
         parts = [
             _sum_of_fields(_steps(step, f"{name}__{part}"), fitted)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Hashable, Iterable
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklseq._lib.checks import check_number
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike
 from sklseq.estimators.online.arriving import (
@@ -214,8 +214,7 @@ class StreamPool:
         -------
         PoolLabels
         """
-        if n is not None and (isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 0):
-            raise ValueError(f"n must be an integer of at least 0, or None for all; got {n!r}.")
+        check_number("n", n, whole=True, optional=True)
         ids = self._open(ids)
         ready = []
         for slot, _, n_waiting in (self._streams[id] for id in ids):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import numbers
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from sklseq._lib.checks import check_number, is_number
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike
 from sklseq.estimators.online.arriving import (
@@ -126,11 +126,7 @@ def alone(method: Method) -> Method:
 
 
 def _check_clock(max_wait: Any, clock: Any) -> None:
-    is_number = isinstance(max_wait, numbers.Real) and not isinstance(max_wait, bool)
-    if max_wait is not None and not (is_number and 0 <= max_wait < np.inf):
-        raise ValueError(
-            f"max_wait must be a finite number of at least 0, or None; got {max_wait!r}."
-        )
+    check_number("max_wait", max_wait, optional=True)
     if not callable(clock):
         raise ValueError(f"clock must be a function that returns the time; got {clock!r}.")
 
@@ -330,7 +326,7 @@ class OnlineStream:
         self._check_open()
         most = self.n_pending
         n = most if n is None else n
-        if isinstance(n, bool) or not isinstance(n, numbers.Integral) or not 0 <= n <= most:
+        if not is_number(n, whole=True) or not 0 <= n <= most:
             raise ValueError(
                 f"n must be an integer from 0 to {most}, the number of pending labels, "
                 f"or None for all of them; got {n!r}."
@@ -430,7 +426,7 @@ class OnlineStream:
 
     def _now(self) -> float:
         now = self._clock()
-        if isinstance(now, bool) or not isinstance(now, numbers.Real) or now != now:
+        if not is_number(now) or now != now:
             raise ValueError(f"clock must return a number; it returned {now!r}.")
         return float(now)
 

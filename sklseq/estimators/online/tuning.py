@@ -12,6 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.pipeline import make_pipeline
 
+from sklseq._lib.checks import check_number
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import check_counts
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
@@ -25,7 +26,6 @@ from sklseq.estimators.online.online_decoder import (
     viterbi_of,
 )
 from sklseq.estimators.online.pipelines import decodes_segments, tagger_of
-from sklseq.estimators.validation import check_number
 from sklseq.inference.chain.online_rules import OnlineRule, decode_block
 from sklseq.objectives.scores.scored_rows import Potentials
 

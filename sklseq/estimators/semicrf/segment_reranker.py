@@ -14,6 +14,7 @@ from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter
 from sklseq.data.segment_labels import Span, check_triple, labels_to_segments, segments_to_labels
 from sklseq.data.sequences import check_sample_weight
@@ -23,10 +24,10 @@ from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
 from sklseq.estimators.semicrf.segment_source import read_potentials
 from sklseq.estimators.semicrf.semicrf_segmenter import SemiCRFSegmenter
 from sklseq.estimators.semicrf.whole_features import fit_texts, texts_log_proba, whole_features
+from sklseq.estimators.unwrap import last_step, unwrap
 from sklseq.estimators.valid_paths import segmentation_rule
 from sklseq.estimators.validation import (
     check_handle_invalid,
-    check_number,
     nothing_to_score,
     training_weights,
 )
@@ -146,7 +147,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         self._check_parameters()
         X, y, weights = _of_positive_weight(as_list(X), list(y), sample_weight)
         base = self._base()
-        truth = _segments_of(y, _last(_inner(base))[0].outside)
+        truth = _segments_of(y, last_step(unwrap(base, fitted=False))[0].outside)
         if self.cv > len(y):
             raise ValueError(
                 f"cv={self.cv} folds need as many sequences of a weight above 0; got {len(y)}."
@@ -186,10 +187,8 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
 
     def _check_parameters(self) -> None:
         for name, least in (("n_candidates", 1), ("cv", 2)):
-            value = getattr(self, name)
-            if not isinstance(value, numbers.Integral) or value < least:
-                raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
-        if not isinstance(self.l2, numbers.Real) or not 0 < self.l2 < np.inf:
+            check_number(name, getattr(self, name), least, whole=True)
+        if not is_number(self.l2) or not 0 < self.l2 < np.inf:
             raise ValueError(f"l2 must be a finite number above 0; got {self.l2!r}.")
         if not isinstance(self.text, (bool, np.bool_)):
             raise ValueError(f"text must be True or False; got {self.text!r}.")
@@ -203,7 +202,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
             segmenter = SemiCRFSegmenter(l2=0.1, loss="softmax-margin")
             return make_pipeline(SegmentFeatures(min_count=2), segmenter)
         base = clone_part(self, "estimator")
-        if not hasattr(_last(_inner(base))[0], "decode_closure"):
+        if not hasattr(last_step(unwrap(base, fitted=False))[0], "decode_closure"):
             raise TypeError(
                 "estimator must be a SemiCRFSegmenter, a Pipeline that ends in one, or a search of "
                 f"these; got {self.estimator!r:.60}."
@@ -235,7 +234,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
 
     def _candidates(self, model: Any, texts: Pipeline | None, X: Any, tokens: list) -> list:
         # (segmentations, their scores, their features as dicts) of each sequence.
-        segmenter, rows = _last(model, X)
+        segmenter, rows = last_step(model, X)
         best = segmenter.predict_nbest(rows, int(fitted_parameter(self, "n_candidates")))
         functions = fitted_parameter(self, "functions") or []
         likely = texts_log_proba(texts, tokens, [found for found, _ in best])
@@ -297,7 +296,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         """
         check_handle_invalid(handle_invalid)
         check_is_fitted(self, "coef_")
-        segmenter = _last(self.estimator_)[0]
+        segmenter = last_step(self.estimator_)[0]
         rule = segmentation_rule(valid, segmenter.classes_, fitted_parameter(segmenter, "outside"))
         ranked = [found for found, _ in self._ranked(X)]
         best = [next((x for x in found if rule(x, s)), None) for s, found in enumerate(ranked)]
@@ -324,7 +323,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         """
         X = as_list(X)
         found = self.predict(X)
-        segmenter, rows = _last(self.estimator_, X)
+        segmenter, rows = last_step(self.estimator_, X)
         outside = fitted_parameter(segmenter, "outside") or "O"
         lengths = read_potentials(rows, segmenter.vectorizer_)[0].lengths
         written = zip(found, lengths.tolist())
@@ -384,25 +383,11 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         float
         """
         check_is_fitted(self, "coef_")
-        outside = fitted_parameter(_last(self.estimator_)[0], "outside")
+        outside = fitted_parameter(last_step(self.estimator_)[0], "outside")
         true = _segments_of(y, outside)
         if not check_sample_weight(sample_weight, len(true)).any():
             raise nothing_to_score()
         return float(span_f1(true, self.predict(X), sample_weight=sample_weight))
-
-
-def _last(model: Any, X: Any = None) -> tuple[Any, Any]:
-    """Return the segmenter at the end of a model, and X transformed by the steps before it."""
-    if not isinstance(model, Pipeline):
-        return model, X
-    if X is not None and len(model.steps) > 1:
-        X = model[:-1].transform(X)
-    return model[-1], X
-
-
-def _inner(base: Any) -> Any:
-    """Return the estimator inside a search; any other estimator itself."""
-    return _inner(base.estimator) if hasattr(base, "estimator") else base
 
 
 def _of_positive_weight(
@@ -420,13 +405,13 @@ def _of_positive_weight(
 
 def _fit(base: Any, X: Any, y: list, weights: np.ndarray | None) -> Any:
     # A fitted clone; for a search, its best estimator.
-    inner, given = _inner(base), {}
+    inner, given = unwrap(base, fitted=False), {}
     if weights is not None:
         prefix = f"{inner.steps[-1][0]}__" if isinstance(inner, Pipeline) else ""
         given[f"{prefix}sample_weight"] = weights
     with config_context(enable_metadata_routing=False):  # the weights are for the segmenter
         model = clone(base).fit(X, y, **given)
-    return getattr(model, "best_estimator_", model)
+    return unwrap(model)
 
 
 def _segments_of(y: Any, outside: str | None) -> list[list[tuple[int, int, str]]]:

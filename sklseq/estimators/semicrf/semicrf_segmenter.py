@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, update_wrapper
@@ -15,9 +14,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
+from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import LabellerBase, check_plain_parameters, fitted_parameter
 from sklseq._lib.threads import Threads, check_n_jobs
-from sklseq.data.labels import find_codes
+from sklseq.data.labels import cut_rows, find_codes
 from sklseq.data.segment_labels import (
     Span,
     labels_of_segments,
@@ -49,7 +49,6 @@ from sklseq.estimators.semicrf.segment_source import (
 from sklseq.estimators.validation import (
     check_choices,
     check_handle_invalid,
-    check_number,
     check_numbers,
     nothing_to_score,
     other_width,
@@ -59,7 +58,6 @@ from sklseq.estimators.validation import (
 from sklseq.estimators.weights import WeightsMixin
 from sklseq.inference.chain.linear_chain import (
     as_generator,
-    check_n_samples,
 )
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.segment.segment_closure import (
@@ -330,8 +328,10 @@ class SemiCRFSegmenter(
         from sklseq.estimators.semicrf.segment_problem import SegmentProblem
 
         source = SegmentSource.read(X, y, sample_weight, self.outside)
-        rows, weights = source.potentials.rows, source.weights
-        warn_small_columns(rows, weights, 2 * self.l2, f"l2={self.l2}")
+        potentials = source.potentials
+        warn_small_columns(
+            potentials.rows, source.weights, 2 * self.l2, f"l2={self.l2}", potentials.n_potentials
+        )
         problem = SegmentProblem(self, source)
         temperature = 1.0
         if self.calibrate is not None:
@@ -359,15 +359,12 @@ class SemiCRFSegmenter(
         check_choices(self, loss=LOSSES)
         self._check_hinge()
         folds = self.calibrate
-        if folds is not None and not (isinstance(folds, numbers.Integral) and folds >= 2):
+        if folds is not None and not (is_number(folds, whole=True) and folds >= 2):
             raise ValueError(
                 f"calibrate must be None or a number of folds of at least 2; got {folds!r}."
             )
         longest = self.max_segment_length
-        if longest is not None and (not isinstance(longest, numbers.Integral) or longest < 1):
-            raise ValueError(
-                f"max_segment_length must be None or an integer of at least 1; got {longest!r}."
-            )
+        check_number("max_segment_length", longest, 1, whole=True, optional=True)
         pairs = self.constraints
         if pairs is not None and (isinstance(pairs, str) or not isinstance(pairs, Iterable)):
             raise ValueError(
@@ -634,7 +631,7 @@ class SemiCRFSegmenter(
         at = np.cumsum(np.diff(X.offsets))[sequence] + np.arange(len(sequence))
         proba = marginals[plan.cell_of[at], code] if len(at) else np.zeros(0)
         proba[code < 0] = 0
-        return np.split(proba, np.searchsorted(sequence, np.arange(1, len(X)))) if len(X) else []
+        return list(cut_rows(proba, np.searchsorted(sequence, np.arange(len(X) + 1))))
 
     def predict_spans(
         self,
@@ -782,7 +779,7 @@ class SemiCRFSegmenter(
         -------
         list of n_samples lists of (start, stop, label), one a sequence
         """
-        check_n_samples(n_samples)
+        check_number("n_samples", n_samples, whole=True)
         plan, psi, chain = self._program(self._read(X))
         rng = as_generator(self.random_state if random_state is None else random_state)
         return [

@@ -23,6 +23,7 @@ from dask.bag import Bag
 from dask.delayed import Delayed
 
 from sklseq._lib.threads import Threads
+from sklseq.data.labels import cut_rows
 from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.estimators.sources.shard_source import ShardSource
 from sklseq.estimators.sources.shards import named, read_content, split_content
@@ -298,6 +299,6 @@ def count_on_workers(count: Callable, X: SequencesLike, y: LabelsLike) -> list[t
 def _count(content: Any, k: int, count: Callable) -> tuple[float, float]:
     with named(k):
         if isinstance(content, LabelledRows):
-            labels = np.split(content.classes[content.codes], content.X.offsets[1:-1])
+            labels = list(cut_rows(content.classes[content.codes], content.X.offsets))
             return count(content.X, labels, content.weights)
         return count(*split_content(content))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from sklseq._lib.checks import is_number
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints, PathCheck, possible_labels
 from sklseq.data.labels import cut_rows, split_labels, unique_labels
@@ -94,7 +94,7 @@ def _check_sum(given: Mapping[Any, Any]) -> None:
     if not given:
         raise ValueError("label_proportions of a column must have at least one label; got {}.")
     for label, p in given.items():
-        if not isinstance(p, numbers.Real) or not 0 <= p <= 1:
+        if not is_number(p) or not 0 <= p <= 1:
             raise ValueError(
                 f"label_proportions must lie between 0 and 1; the label {label!r} has {p!r}."
             )

@@ -284,5 +284,6 @@ class RowSource(Source):
     def row_curvature(self, likelihood: Any) -> list[Callable[[np.ndarray], LabelCurvature]]:
         if not has_row_curvature(likelihood.scores):
             return []
-        exact = [partial(exact_curvature, likelihood)]
-        return [partial(row_curvature, likelihood, self.X)] + exact * has_exact(likelihood.scores)
+        rough = partial(row_curvature, likelihood, self.X)
+        exact = partial(exact_curvature, likelihood)
+        return [rough, exact] if has_exact(likelihood.scores) else [rough]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
 from collections.abc import Sized
 from copy import copy
@@ -14,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
+from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import check_n_jobs
 from sklseq.data.constraints import Constraints, resolve_constraints
@@ -412,13 +412,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         check_numbers(self, *(["tol"] if self.l2 is None else ["l2", "tol"]))
         check_numbers(self, "max_iter", least=1, whole=True)
         check_numbers(self, "n_paths", least=2, whole=True)
-        if self.transition_weight is not None:
-            check_numbers(self, "transition_weight")
-        if isinstance(self.transition_weight, bool):
-            raise ValueError(
-                "transition_weight must be a finite number of at least 0, or None; got "
-                f"{self.transition_weight!r}."
-            )
+        check_number("transition_weight", self.transition_weight, optional=True)
         check_choices(
             self,
             transitions=("covariance", "information"),
@@ -432,8 +426,6 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
 
     def _check_refine(self) -> None:
         check_numbers(self, "refine", whole=True)
-        if isinstance(self.refine, bool):
-            raise ValueError(f"refine must be an integer of at least 0; got {self.refine}.")
         if self.kernel != "linear" and self.refine:
             raise ValueError(
                 "refine needs weights of features, which kernel="
@@ -685,7 +677,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         Raises
         ------
         ValueError
-            If ``scale`` is not a number above 0, or one of X and y is missing.
+            If ``scale`` is not a number above 0, one of X and y is missing, or they are empty.
 
         Examples
         --------
@@ -714,6 +706,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
             scale = 1.0
             if X is not None:
                 rows = self._read(X)
+                check_not_empty(rows)
                 scale = best_scale(crf, rows, y, training_weights(sample_weight, len(rows)))
         crf.coef_, crf.transition_ = scale * crf.coef_, scale * crf.transition_
         return crf.set_output(predict="list" if gives_lists(self) else "array")
@@ -721,7 +714,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     def _check_start(self, X: Any, y: Any, scale: Any) -> None:
         if (X is None) != (y is None):
             raise ValueError("to_crf finds a scale from both X and y, or neither; one is missing.")
-        if scale is not None and not (isinstance(scale, numbers.Real) and 0 < scale < np.inf):
+        if scale is not None and not (is_number(scale) and 0 < scale < np.inf):
             raise ValueError(f"scale must be None or a finite number above 0; got {scale!r}.")
 
 

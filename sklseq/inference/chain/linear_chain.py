@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sklseq._lib.checks import check_number
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.sequences import as_numbers, check_offsets
 from sklseq.data.types import ArrayLike, RandomState
@@ -540,8 +541,7 @@ def nbest(
     >>> labels.tolist(), scores.tolist()
     ([[1, 1], [0, 1], [1, 0]], [4.0, 3.0, 1.0])
     """
-    if not (isinstance(n, (int, np.integer)) and n >= 1):
-        raise ValueError(f"n, the number of paths, must be an integer of at least 1; got {n!r}.")
+    check_number("n, the number of paths,", n, 1, whole=True)
     emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
     answers = [nbest_of_one(one, int(n)) for one in PlainScores(emission, chain, offsets)]
     check_paths(np.array([0.0 if len(scores) else -np.inf for _, scores in answers]))
@@ -611,7 +611,7 @@ def sample(
     >>> sample(np.zeros((4, 2)), np.array([[0, -np.inf], [-np.inf, 0]]), random_state=3)
     array([[1, 1, 1, 1]], dtype=int32)
     """
-    check_n_samples(n_samples)
+    check_number("n_samples", n_samples, whole=True)
     emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
     uniform = as_generator(random_state).random
     labels = np.zeros((int(n_samples), len(emission)), dtype=np.int32)
@@ -627,12 +627,6 @@ def sample(
             labels[:, offsets[s] : offsets[s + 1]] = drawn
     check_paths(log_z)
     return labels
-
-
-def check_n_samples(n_samples: Any) -> None:
-    """Raise a ValueError unless ``n_samples`` is a non-negative integer."""
-    if not (isinstance(n_samples, (int, np.integer)) and n_samples >= 0):
-        raise ValueError(f"n_samples must be a non-negative integer; got {n_samples!r}.")
 
 
 def as_generator(random_state) -> np.random.Generator | np.random.RandomState:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklseq._lib.checks import check_number
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.types import ArrayLike
 from sklseq.inference.chain.linear_chain import Transitions, check_chain
@@ -109,9 +110,7 @@ class OnlineRule(NamedTuple):
             )
         if not isinstance(self.early, (bool, np.bool_)):
             raise ValueError(f"early must be True or False; got {self.early!r}.")
-        cost = self.latency_cost
-        if not isinstance(cost, numbers.Real) or not 0 <= cost < np.inf:
-            raise ValueError(f"latency_cost must be a finite number of at least 0; got {cost!r}.")
+        check_number("latency_cost", self.latency_cost)
         if self.max_latency is not None:
             _check_count("max_latency", self.max_latency, 0)
         if self.window_size is not None:
@@ -123,8 +122,7 @@ class OnlineRule(NamedTuple):
 
 
 def _check_count(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+    check_number(name, value, least, whole=True)
     if value > MOST_ROWS:
         raise ValueError(
             f"{name} must be at most {MOST_ROWS}; got {value!r}. Leave {name}=None for no bound."

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklseq._lib.checks import check_number
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.types import ArrayLike
@@ -111,8 +111,7 @@ def check_max_span(spans: Any, max_span: int | None) -> None:
     """Raise a ValueError if a potential spans more than ``max_span`` steps."""
     if max_span is None:
         return
-    if not isinstance(max_span, numbers.Integral) or max_span < 1:
-        raise ValueError(f"max_span must be an integer of at least 1; got {max_span!r}.")
+    check_number("max_span", max_span, 1, whole=True)
     length = np.asarray(spans.stop) - np.asarray(spans.start)
     if length.max(initial=0) <= max_span:
         return

@@ -8,12 +8,12 @@ single tokens, ``_segment_tokens.pyx`` and ``_segment_tokens_best.pyx`` replace 
 
 from __future__ import annotations
 
-import numbers
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.checks import check_number
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.segment_potentials import SegmentPotentials, check_spans
 from sklseq.data.sequences import as_numbers
@@ -21,7 +21,6 @@ from sklseq.data.types import ArrayLike, RandomState
 from sklseq.inference.chain.linear_chain import _chain as _linear_chain
 from sklseq.inference.chain.linear_chain import (
     as_generator,
-    check_n_samples,
     check_scores,
     check_sums,
     check_transition,
@@ -704,10 +703,7 @@ def segment_nbest(
     >>> [s.tolist() for s in segmentations], scores
     ([[[0, 2, 0]], [[0, 1, 0], [1, 2, 0]]], array([1., 0.]))
     """
-    if not (isinstance(n, numbers.Integral) and n >= 1):
-        raise ValueError(
-            f"n, the number of segmentations, must be an integer of at least 1; got {n!r}."
-        )
+    check_number("n, the number of segmentations,", n, 1, whole=True)
     plan, psi, chain = checked_input(spans, scores, transition, start, end, max_length)
     answers = []
     for s in range(plan.n_sequences):
@@ -774,7 +770,7 @@ def segment_sample(
     [array([[0, 2, 0],
            [2, 3, 0]])]
     """
-    check_n_samples(n_samples)
+    check_number("n_samples", n_samples, whole=True)
     plan, psi, chain = checked_input(spans, scores, transition, start, end, max_length)
     uniform = as_generator(random_state).random
     return [
