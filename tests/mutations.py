@@ -21,7 +21,7 @@ DIFFERENTIAL = "test_differential"
 FAULTS = [
     ("estimators/crf/crf_problem.py", "threadpool_limits(1, \"blas\") if metric", "nullcontext() if metric", "test_block_metric"),
     ("metrics.py", "predicted + beta**2 * true", "predicted + beta * true", "test_metrics"),
-    ("compat/sklearn_crfsuite.py", "(X_dev is None) != (y_dev is None)", "False", "test_sklearn_crfsuite_behaviours"),
+    ("compat/sklearn_crfsuite/crf.py", "(X_dev is None) != (y_dev is None)", "False", "test_sklearn_crfsuite_behaviours"),
     ("estimators/base.py", "weights[partial.counts == 0] = 0", "weights[truth.unknown] = 0", "test_unknown_labels"),
     ("estimators/base.py", 'check_flags("continued", continued, len(X))', "np.asarray(continued)", "test_wrong_calls"),
     ("estimators/decode_blocks.py", "joined=False", "joined=True", "test_unknown_labels"),

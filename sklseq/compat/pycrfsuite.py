@@ -93,6 +93,11 @@ class ItemSequence:
                     f"Item {number} of xseq must be a dict or a collection of strings; got "
                     f"{item!r:.40} ({type(item).__name__})."
                 )
+            if isinstance(item, (list, tuple)) and any(isinstance(x, Mapping) for x in item):
+                raise TypeError(
+                    f"Item {number} of xseq must be a dict or a collection of strings; got a "
+                    f"{type(item).__name__} of dicts, which is a sequence: give one sequence."
+                )
 
     def __len__(self) -> int:
         return len(self.xseq)
@@ -355,7 +360,8 @@ class Trainer:
     -----
     ``c1``, ``c2``, ``max_iterations``, ``feature.possible_states`` and
     ``feature.possible_transitions`` have an effect. The others are settings of CRFsuite's solvers:
-    they are stored without effect.
+    they are stored without effect. ``feature.minfreq`` must be at most 1, where pairs of attribute
+    and label with values below 1 or below 0 have a weight that CRFsuite may leave out.
     """
 
     def __init__(

@@ -170,6 +170,8 @@ def test_items_in_detail():
     for wrong, message in (([1], "Item 0 of xseq"), (["ab"], "Item 0"), (None, "xseq must be")):
         with pytest.raises(TypeError, match=message):
             ours.ItemSequence(wrong)
+    with pytest.raises(TypeError, match=r"Item 0 of xseq .* got a list of dicts.*one sequence"):
+        ours.ItemSequence([[{"a": 1}]])
 
 
 def test_no_items(model):

@@ -72,6 +72,22 @@ def test_verbose_and_development_set(algorithm, dev, capsys):
     assert capsys.readouterr().out
 
 
+def test_modules_of_the_tutorial():
+    """``import sklearn_crfsuite``; ``from sklearn_crfsuite import scorers, metrics``."""
+    from sklseq.compat import sklearn_crfsuite
+    from sklseq.compat.sklearn_crfsuite import scorers
+    from sklseq.compat.sklearn_crfsuite.metrics import flat_f1_score, flatten
+
+    crf = sklearn_crfsuite.CRF().fit([ITEMS], [LABELS])
+    assert flat_f1_score([LABELS], crf.predict([ITEMS]), average="weighted") == 1
+    wrong = [LABELS[:-1] + ["out"]]
+    assert scorers.flat_accuracy(crf, [ITEMS], wrong) == 7 / 8
+    assert scorers.sequence_accuracy(crf, [ITEMS], wrong) == 0
+    scores = cross_val_score(crf, [ITEMS] * 4, [LABELS] * 4, cv=2, scoring=scorers.flat_accuracy)
+    assert scores.tolist() == [1, 1]
+    assert flatten([LABELS, LABELS]) == LABELS * 2
+
+
 def test_half_a_development_set_is_refused():
     for half in ({"X_dev": [ITEMS]}, {"y_dev": [LABELS]}):
         model = CRF()

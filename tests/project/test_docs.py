@@ -13,8 +13,10 @@ PAGES = sorted(DOCS.glob("*.rst"))
 MODULES = [
     "sklseq",
     "sklseq.compat.pycrfsuite",
-    "sklseq.compat.crfsuite_metrics",
     "sklseq.compat.sklearn_crfsuite",
+    "sklseq.compat.sklearn_crfsuite.metrics",
+    "sklseq.compat.sklearn_crfsuite.scorers",
+    "sklseq.compat.sklearn_crfsuite.utils",
     "sklseq.datasets",
     "sklseq.deployment",
     "sklseq.display",

@@ -16,8 +16,10 @@ STORED = Path(__file__).with_name("public_api.txt")
 MODULES = [
     "sklseq",
     "sklseq.compat.pycrfsuite",
-    "sklseq.compat.crfsuite_metrics",
     "sklseq.compat.sklearn_crfsuite",
+    "sklseq.compat.sklearn_crfsuite.metrics",
+    "sklseq.compat.sklearn_crfsuite.scorers",
+    "sklseq.compat.sklearn_crfsuite.utils",
     "sklseq.datasets",
     "sklseq.deployment",
     "sklseq.display",

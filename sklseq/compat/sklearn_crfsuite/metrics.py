@@ -18,6 +18,7 @@ from sklearn.metrics import (
     recall_score,
 )
 
+from sklseq.compat.sklearn_crfsuite.utils import flatten
 from sklseq.data.labels import as_label_sequences
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "flat_fbeta_score",
     "flat_precision_score",
     "flat_recall_score",
+    "flatten",
     "sequence_accuracy_score",
 ]
 

@@ -1,7 +1,4 @@
-"""CRF and metrics with the interface of sklearn-crfsuite.
-
->>> from sklseq.compat.sklearn_crfsuite import CRF, metrics
-"""
+"""CRF with the interface of that of sklearn-crfsuite."""
 
 from __future__ import annotations
 
@@ -15,14 +12,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq.compat import crfsuite_metrics as metrics
 from sklseq.compat.pycrfsuite import Tagger
 from sklseq.deployment import describe
 from sklseq.estimators.crf.crf_tagger import CRFTagger
 from sklseq.estimators.crf.crfsuite_writer import write_crfsuite_model
 from sklseq.runtime import Decoder
-
-__all__ = ["CRF", "metrics"]
 
 # Parameters of sklearn-crfsuite that are not supported, and alternatives.
 _NOT_OFFERED = {
