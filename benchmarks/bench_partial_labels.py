@@ -1,6 +1,6 @@
 """Training with unknown labels, against leaving unlabelled rows out and against calling them "O".
 
-    SKLSEQ_DATA=~/data python benchmarks/bench_partial_labels.py [SENTENCES] [--chain]
+    SKLSEQ_DATA=~/data python benchmarks/bench_partial_labels.py [SENTENCES] [PART]
 
 Span F1 on the test set, mean and standard deviation of three draws, of CRFTagger(l2=0.5):
 
@@ -17,9 +17,16 @@ labels that the words of a hundred labelled sentences have there, if they occur 
 sentences themselves; of the others, the names of a third of all entities, and "O" for other words
 that begin with a small letter (of NCBI, for the 150 most frequent words that are in no name).
 
+PART is none (the table), or one of:
+
 ``--chain``: what the order of labels can add at most, where a tenth of CoNLL-2000 is known: F1 of
 both models, and with their state scores as the features of a chain that is trained on all labels,
 those of the sentences or of the test set itself.
+
+``--names``: what helps where a third of the names of CoNLL-2002 is known: "O" at unlabelled first
+words that begin with a small letter elsewhere, or all labels of fifty sentences.
+
+``--options``: other parameters where a tenth of CoNLL-2000 is known.
 """
 
 import sys
@@ -194,6 +201,50 @@ def chains(n=1000):
     row("partial", *map(mean, zip(*figures[1::2])))
 
 
+def first_words_outside(task, y):
+    """``y`` with "O" at unlabelled first words that begin with a small letter elsewhere."""
+    lower = {word for words in task.words for word in words if word[:1].islower()}
+    return [
+        ["O" if labels[0] is None and words[0].lower() in lower else labels[0], *labels[1:]]
+        for words, labels in zip(task.words, y)
+    ]
+
+
+def names(n=1000):
+    task, figures = Task("conll2002", n), {}
+    for seed in range(DRAWS):
+        y = from_names(task, np.random.default_rng(seed))
+        ways = {
+            "as in the table": y,
+            "O at first words": first_words_outside(task, y),
+            "labels of 50 sentences": task.y[:50] + y[50:],
+        }
+        for way, labels in ways.items():
+            f1 = task.f1(task.X, labels), task.f1(*labelled_runs(task.X, labels))
+            figures.setdefault(way, []).append(f1)
+    header("labels", "partial", "rows left out")
+    for way, f1 in figures.items():
+        row(way, *map(mean, zip(*f1)))
+
+
+def options(n=1000):
+    task, figures = Task("conll2000", n), {}
+    counts = np.diff(task.X.rows[:, task.of_word].tocsc().indptr)
+    frequent = [task.of_word[k] for k in np.argsort(-counts, kind="stable")[:100]]
+    ways = [
+        {"l2": l2} | wide for wide in ({}, {"all_possible_states": True}) for l2 in (0.5, 0.2, 0.1)
+    ]
+    for seed in range(DRAWS):
+        y = at_random(task, 0.1, np.random.default_rng(seed))
+        for way in [*ways, {"l2": 0.5, "transition_features": frequent}]:
+            models = [CRFTagger(**way).fit(*d) for d in ((task.X, y), labelled_runs(task.X, y))]
+            f1 = [100 * span_f1(task.y_test, model.predict(task.X_test)) for model in models]
+            figures.setdefault(" ".join(way) + f" {way['l2']}", []).append(f1)
+    header("parameters", "partial", "rows left out")
+    for way, f1 in figures.items():
+        row(way, *map(mean, zip(*f1)))
+
+
 def main(n=1000):
     header("corpus", "labels", "known", "partial", "rows left out", "O", *CONSTRAINED, "all labels")
     for name in CORPORA:
@@ -227,5 +278,6 @@ def main(n=1000):
 
 
 if __name__ == "__main__":
-    given = [int(n) for n in sys.argv[1:] if n != "--chain"]
-    (chains if "--chain" in sys.argv else main)(*given)
+    given = [int(n) for n in sys.argv[1:] if not n.startswith("--")]
+    parts = {"--chain": chains, "--names": names, "--options": options}
+    next((part for option, part in parts.items() if option in sys.argv), main)(*given)
