@@ -33,7 +33,7 @@ from sklseq.metrics import sequence_accuracy, span_report, token_accuracy
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-TEMPLATES = "# words\nU00:%x[0,0]\nU01:%x[-1,0]/%x[0,0]\nU02:%x[0,1]\n\nB\n"
+TEMPLATES = "# words\nU00:%x[0,0]\nU01:%x[-1,0]/%x[0,0]\nU02:\u2028x:%x[0,1]\n\nB\n"
 
 
 @pytest.fixture(scope="module")

@@ -190,10 +190,16 @@ BLOCKS = {
 }
 
 
+def input_of(name, X):
+    """What the blocks of a union read: numbers, the words of X or X."""
+    if name in ("dense", "both"):
+        return [np.outer(np.arange(4), [1.0, 2.0]), np.ones((2, 2))]
+    return [{"w": x["w"]} for x in X] if name == "segments" else X
+
+
 @pytest.mark.parametrize("name", BLOCKS)
 def test_weights_of_a_union_multiply_its_blocks(data, name):
-    X = [np.outer(np.arange(4), [1.0, 2.0]), np.ones((2, 2))] if name in ("dense", "both") else None
-    X = [{"w": x["w"]} for x in data[0]] if name == "segments" else X or data[0]
+    X = input_of(name, data[0])
     parts = list(zip("ab", BLOCKS[name]))
     weights = {"a": 2.5, "b": -1}
     plain = FeatureUnion(parts).fit_transform(X)
@@ -261,8 +267,7 @@ def test_a_union_of_attributes_has_one_value_for_all(data):
 @pytest.mark.parametrize("name", BLOCKS)
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_a_union_that_makes_no_tables_ignores_the_setting(data, name, library):
-    X = [np.outer(np.arange(4), [1.0, 2.0]), np.ones((2, 2))] if name in ("dense", "both") else None
-    X = [{"w": x["w"]} for x in data[0]] if name == "segments" else X or data[0]
+    X = input_of(name, data[0])
     parts = list(zip("ab", BLOCKS[name]))
     expected = FeatureUnion(parts).fit_transform(X)
     with sklearn.config_context(transform_output=library):

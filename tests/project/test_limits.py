@@ -72,6 +72,23 @@ def test_private_names_stay_in_their_module():
     assert found == set()
 
 
+# Text on a screen, where other characters break lines too.
+SHOWN = {"display/_marked_text.py"}
+
+
+@thread_unsafe
+def test_text_is_cut_at_line_ends_only():
+    # str.splitlines also cuts at U+2028, form feeds and others, which tokens may hold.
+    cut = {
+        place(path)
+        for path in sources()
+        if path.suffix == ".py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "splitlines"
+    }
+    assert cut == SHOWN
+
+
 def signatures(text):
     """(name, number of arguments) of functions, without self and public constructors."""
     for owner in ast.walk(ast.parse(text)):
