@@ -1,11 +1,12 @@
-"""Labels of each sequence as lists, from codes."""
+"""Labels of each sequence as lists, from codes, and codes from lists."""
 
+import numpy as np
+
+from cpython.dict cimport PyDict_GetItem
 from cpython.list cimport PyList_New
 from cpython.ref cimport Py_INCREF, PyObject
 from cpython.sequence cimport PySequence_Fast_ITEMS as items
 from libc.stdlib cimport calloc, free
-
-from sklseq._lib.threads import spans
 
 
 cdef void own(list classes, const int[::1] codes) except *:
@@ -64,7 +65,8 @@ def label_list(
     threads,
 ):
     """Return a list of the labels ``classes[code]``; all threads write it."""
-    cdef list labels = PyList_New(codes.shape[0])
+    cdef Py_ssize_t n_rows = codes.shape[0], k, of = threads.n
+    cdef list labels = PyList_New(n_rows)
 
     def fill(part):
         cdef Py_ssize_t a = part[0], n = part[1] - part[0]
@@ -74,5 +76,33 @@ def label_list(
         with nogil:
             write(first, of_codes, &codes[a], n)
 
-    threads.map(fill, spans(codes.shape[0], threads.n))
+    threads.map(fill, [(n_rows * k // of, n_rows * (k + 1) // of) for k in range(of)])
     return labels
+
+
+def string_codes(list y, Py_ssize_t n_rows):
+    """Return (labels as they first appear, code of each row), or None if a label is no str.
+
+    ``y``: lists or tuples, with ``n_rows`` labels in all.
+    """
+    cdef int[::1] codes = np.empty(n_rows, dtype=np.intc)
+    cdef dict seen = {}
+    cdef object last = object()
+    cdef PyObject* found
+    cdef int code = 0
+    cdef Py_ssize_t t = 0
+    for sequence in y:
+        for label in sequence:
+            if label is not last:    # labels often last for some rows
+                if type(label) is not str:
+                    return None
+                found = PyDict_GetItem(seen, label)
+                if found == NULL:
+                    code = <int> len(seen)
+                    seen[label] = code
+                else:
+                    code = <object> found
+                last = label
+            codes[t] = code
+            t += 1
+    return list(seen), np.asarray(codes)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sklseq.data._label_lists import string_codes
 from sklseq.data.tables import is_list, is_table
 
 _ARRAY_KINDS = {"U": "string", "b": "boolean", "i": "integer", "u": "integer"}
@@ -65,16 +66,13 @@ def codes_of_strings(y: Any) -> tuple[NDArray, NDArray[np.int32], NDArray[np.int
     """
     if type(y) is not list or not set(map(type, y)) <= {list, tuple}:
         return None
-    flat = list(chain.from_iterable(y))
-    if set(map(type, flat)) != {str}:
-        return None
-    found = sorted(set(flat))
-    if first_cut(found) is not None:
-        return None
-    table = dict(zip(found, range(len(found))))
-    codes = np.fromiter(map(table.__getitem__, flat), np.int32, count=len(flat))
     lengths = np.fromiter(map(len, y), dtype=np.int64, count=len(y))
-    return np.array(found), codes, np.concatenate(([0], np.cumsum(lengths)))
+    found = string_codes(y, int(lengths.sum()))
+    if found is None or not found[0] or first_cut(found[0]) is not None:
+        return None
+    classes, order = np.unique(np.array(found[0]), return_inverse=True)
+    codes = order.astype(np.int32)[found[1]]
+    return classes, codes, np.concatenate(([0], np.cumsum(lengths)))
 
 
 def list_label_sequences(

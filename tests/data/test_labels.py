@@ -190,7 +190,8 @@ def test_codes_of_strings_are_those_of_the_array(y):
 
 
 @pytest.mark.parametrize(
-    "y", ["ab", (["a"],), ["ab"], [["a"], {"b"}], [["a", 1]], [[np.str_("a")]]]
+    "y",
+    ["ab", (["a"],), ["ab"], [["a"], {"b"}], [["a", 1]], [[np.str_("a")]], [[None, "a"]], [[]]],
 )
 def test_only_lists_of_plain_strings_are_coded_at_once(y):
     assert codes_of_strings(y) is None
