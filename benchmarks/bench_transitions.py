@@ -1,14 +1,15 @@
-"""Transition features: cost of an evaluation, test scores with and without them, Wapiti.
+"""Transition features: cost of an evaluation, test scores with and without them, Wapiti, CRF++.
 
-    SKLSEQ_DATA=~/data python benchmarks/bench_transitions.py [cost] [scores] [wapiti]
-        [--sentences N] [--task NAME ...] [--wapiti COMMAND]
+    SKLSEQ_DATA=~/data python benchmarks/bench_transitions.py [cost] [scores] [peers]
+        [--sentences N] [--task NAME ...] [--wapiti COMMAND] [--crfpp COMMAND]
 
 cost: CoNLL-2000 (22 labels), processor time of an evaluation of the objective in one thread, and
 memory of the weights, for one transition feature a token. scores: CoNLL-2000 (span F1), English Web
 Treebank (accuracy), OCR letters (accuracy, trained on fold 0, and on nine folds) and documents with
 contact information (span F1); what is chosen for each model (penalty, scale) is chosen on the last
-quarter of the shuffled training part. wapiti: the same template, model and penalty by Wapiti.
-N: how many sentences to train on, for less time.
+quarter of the shuffled training part. peers: the same template, model and penalty by Wapiti and by
+CRF++ (crf_learn and crf_test, for example of the package crfpy), if they are installed. N: how many
+sentences to train on, for less time.
 """
 
 import argparse
@@ -255,52 +256,66 @@ def clock(source, problem, threads, rounds):
     return min(times)
 
 
-# ---------------------------------------------------------------- Wapiti
+# ---------------------------------------------------------------- Wapiti and CRF++
 
 
-def wapiti(n, command):
-    """A template file with a plain B, and one with bigrams of tags, too; all pairs of labels."""
-    if (program := shutil.which(command)) is None:
-        raise NoData(f"there is no command {command}; give it by --wapiti")
+def peers(n, commands):
+    """A template file with a plain B, and two with bigrams, too; all pairs of labels."""
+    found = {name: path for name, one in commands.items() if (path := shutil.which(one))}
+    if not found:
+        raise NoData(f"there is no command {' or '.join(commands.values())}; see --help")
     header("lines for pairs", "program", "processor time, s", "iterations", "objective", "F1")
     (X, y), (X_test, y_test) = conll2000(n or 450)
     for more in ([], [PAIRS["tag or suffix"]], [PAIRS["word pair"]]):
         lines = [*WORDS, *TAGS, "B", *more]
-        time, iterations, objective, labels = run_wapiti(program, lines, X, y, X_test)
-        name = " ".join(["B", *more])
-        row(name, "wapiti", f"{time:.1f}", iterations, f"{objective:.3f}",
-            f"{100 * span_f1(y_test, labels):.2f}")  # fmt: skip
-        features = TemplateFeatures(lines, columns=["w", "pos"], boundary="mark", bos_eos=False)
-        began = process_time()
-        model = CRFTagger(l2=0.5, solver="lbfgs", boundaries=False, tol=1e-4, n_jobs=1, **ALL)
-        model.fit(features.fit_transform(X), y)
-        time, labels = process_time() - began, model.predict(features.transform(X_test))
-        row(name, "sklseq", f"{time:.1f}", model.n_iter_, f"{model.objective_:.3f}",
-            f"{100 * span_f1(y_test, labels):.2f}")  # fmt: skip
+
+        def report(program, time, iterations, objective, labels, more=more):
+            percent = f"{100 * span_f1(y_test, labels):.2f}"
+            name = " ".join(["B", *more])
+            row(name, program, f"{time:.1f}", iterations, f"{objective:.3f}", percent)
+
+        for name, program in found.items():
+            for arguments in PEERS[name]:
+                report(name, *run_peer(name, program, arguments, lines, X, y, X_test))
+        for tol in (1e-4, 1e-2):
+            began = process_time()
+            features = TemplateFeatures(lines, columns=["w", "pos"], boundary="mark", bos_eos=False)
+            model = CRFTagger(l2=0.5, boundaries=False, tol=tol, n_jobs=1, **ALL)
+            model.fit(features.fit_transform(X), y)
+            time, labels = process_time() - began, model.predict(features.transform(X_test))
+            report(f"sklseq, tol={tol:g}", time, model.n_iter_, model.objective_, labels)
 
 
-def run_wapiti(program, lines, X, y, X_test):
-    """(processor time of training, iterations, objective, labels): l2 of 1 / 2."""
+# Options of training with l2 = 1 / 2, to a certain end and, of CRF++, by default.
+PEERS = {
+    "wapiti": (["-t", "1", "-a", "l-bfgs", "-1", "0", "-2", "1", "-e", "1e-7", "-w", "0"],),
+    "crf++": (["-c", "1", "-e", "1e-6"], ["-c", "1"]),
+}
+
+
+def run_peer(name, program, options, lines, X, y, X_test):
+    """(processor time of training, iterations, objective, labels)."""
     with tempfile.TemporaryDirectory() as there:
-        names = [str(Path(there) / k) for k in ("patterns", "train", "test", "model", "labels")]
-        patterns, train, test, model, output = names
+        names = [str(Path(there) / k) for k in ("patterns", "train", "test", "model")]
+        patterns, train, test, model = names
         Path(patterns).write_text("\n".join(lines) + "\n")
         for path, part, labels in ((train, X, y), (test, X_test, [None] * len(X_test))):
             Path(path).write_text("\n\n".join(map(table, part, labels)) + "\n\n")
-        options = ["-t", "1", "-a", "l-bfgs", "-1", "0", "-2", "1", "-e", "1e-7", "-w", "0"]
+        if name == "wapiti":
+            learn = [program, "train", *options, "-p", patterns, train, model]
+            label, steps = [program, "label", "-m", model, test], r"\[ *(\d+)\] obj=(\S+)"
+        else:
+            learn = [program, "-t", *options, patterns, train, model]
+            label = [program.replace("crf_learn", "crf_test"), "-m", model, test]
+            steps = r"iter=(\d+) .*?obj=(\S+)"
         began = children()
-        done = subprocess.run(
-            [program, "train", *options, "-p", patterns, train, model],
-            check=True, capture_output=True, text=True,
-        )  # fmt: skip
+        done = subprocess.run(learn, check=True, capture_output=True, text=True)
         time = children() - began
-        subprocess.run(
-            [program, "label", "-m", model, test, output], check=True, capture_output=True
-        )
-        groups = Path(output).read_text().strip().split("\n\n")
-    steps = re.findall(r"\[ *(\d+)\] obj=(\S+)", done.stdout + done.stderr)
+        labelled = subprocess.run(label, check=True, capture_output=True, text=True).stdout
+    iterations, objective = re.findall(steps, done.stdout + done.stderr)[-1]
+    groups = labelled.strip().split("\n\n")
     labels = [[line.split()[-1] for line in group.split("\n")] for group in groups]
-    return time, steps[-1][0], float(steps[-1][1]), labels
+    return time, iterations, float(objective), labels
 
 
 def table(x, labels):
@@ -315,16 +330,17 @@ def children():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", metavar="part", help="cost, scores, wapiti")
+    parser.add_argument("parts", nargs="*", metavar="part", help="cost, scores, peers")
     parser.add_argument("--sentences", type=int, metavar="N")
     parser.add_argument("--task", action="append", choices=TASKS)
     parser.add_argument("--wapiti", default="wapiti", metavar="COMMAND")
+    parser.add_argument("--crfpp", default="crf_learn", metavar="COMMAND")
     options = parser.parse_args()
     n = options.sentences
     parts = {
         "cost": lambda: cost(n),
         "scores": lambda: scores(n, options.task),
-        "wapiti": lambda: wapiti(n, options.wapiti),
+        "peers": lambda: peers(n, {"wapiti": options.wapiti, "crf++": options.crfpp}),
     }
     for name in options.parts or parts:
         try:

@@ -123,8 +123,9 @@ def test_which_estimator_is_measured_and_drawn(load, corpora, tmp_path, monkeypa
 
 def test_transition_features_are_measured(load, corpora, monkeypatch, capsys):
     bench = load("bench_transitions")
-    argv = ["bench_transitions.py", "cost", "scores", "wapiti", "--task", "conll2000"]
-    monkeypatch.setattr("sys.argv", [*argv, "--sentences", "16", "--wapiti", "no-such-command"])
+    argv = ["bench_transitions.py", "cost", "scores", "peers", "--task", "conll2000"]
+    absent = ["--wapiti", "no-such-command", "--crfpp", "none"]
+    monkeypatch.setattr("sys.argv", [*argv, "--sentences", "16", *absent])
     bench.main()
     out = capsys.readouterr().out
     rows = [line[2:-2].split(" | ") for line in out.splitlines() if line.startswith("| ")]
@@ -134,7 +135,7 @@ def test_transition_features_are_measured(load, corpora, monkeypatch, capsys):
     scores = [cells for cells in rows if cells[0] == "conll2000"]
     assert [int(cells[3]) > 0 for cells in scores] == [False, False, True, True, True, True]
     assert {cells[-1] for cells in scores} == {"100.00"}
-    assert "wapiti: there is no command no-such-command; give it by --wapiti" in out
+    assert "peers: there is no command no-such-command or none; see --help" in out
 
 
 def test_contacts_of_the_benchmark_are_spans(load):

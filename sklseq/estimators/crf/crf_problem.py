@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 from sklseq._lib.threads import Threads
 from sklseq.data.sequences import TRANSITION, Sequences
 from sklseq.estimators.crf.early_stopping import EarlyStopping
+from sklseq.estimators.crf.growing import first_set, solve_growing
 from sklseq.estimators.crf.monitor import Monitor
 from sklseq.estimators.sources.partial_source import PartialSource, Unlabelled
 from sklseq.estimators.sources.source import RowSource, Source
@@ -27,7 +28,7 @@ from sklseq.inference.chain.linear_chain import repeatable_generator
 from sklseq.objectives.likelihood.dual import DualLikelihood, dual_bytes
 from sklseq.objectives.likelihood.label_curvature import LabelCurvature
 from sklseq.objectives.likelihood.summary import Summary
-from sklseq.objectives.scores.score_map import ScoreMap
+from sklseq.objectives.scores.score_map import ScoreMap, Support
 from sklseq.solvers import (
     BlockMetric,
     SolverResult,
@@ -79,7 +80,11 @@ class CRFProblem:
 
     Attributes
     ----------
+    support : Support
+        The trained weights.
     scores : ScoreMap
+    tol, max_iter
+        Parameters of the solver; for a part of the weights, not those of the tagger.
     scale : ndarray or None
         Scale of the weights in L-BFGS, found by AdaGrad.
     curvature : LabelCurvature or None
@@ -112,8 +117,10 @@ class CRFProblem:
         self.solver, self.ran = SOLVERS[name], []
         if tagger.verbose:
             print(f"[CRFTagger] solver {name!r}: {self.why}")
-        single = self.solver.single_sequences
-        self.scores = before.scores if before else score_map(tagger, source, summary, single)
+        self.tol, self.max_iter = float(tagger.tol), int(tagger.max_iter)
+        self.summary = summary
+        self.support = before.support if before else trained_weights(tagger, source, summary)
+        self.scores = before.scores if before else self.map_of(self.support)
         self.start = self.scores.new_vector()
         if self.solver.warm_start and start is not None:
             self.start = start
@@ -133,16 +140,35 @@ class CRFProblem:
         change = np.float32(2 * (l2 - self.l2))
         return [(s, y + change * s) for s, y in self.pairs]
 
+    @property
+    def seen(self) -> Support:
+        """The trained weights of what occurs in training."""
+        seen = self.support._replace(pairs=self.summary.support.pairs)
+        if self.support.triples is None:
+            return seen
+        chosen, n_features = self.tagger.transition_features, self.summary.n_features
+        return self.source.with_triples(seen, chosen, False, n_features)
+
+    def map_of(self, support: Support) -> ScoreMap:
+        """The map of a set of weights to scores, in the layout for the solver."""
+        given = self.tagger, self.source, self.summary, self.solver.single_sequences
+        return score_map(*given, support)
+
     def solve(self) -> SolverResult:
         """Run the solver."""
         with Threads(self.tagger.n_jobs) as self.threads:
             self.f = self.source.likelihood(self.scores, self.l2, self.threads)
-            result = self.solver.run(self)
+            kept = first_set(self)
+            result = self.solver.run(self) if kept is None else solve_growing(self, kept)
             self.n_iter = self.n_before + result.n_iter
             if self.validation is not None and self.validation.best is not None:
                 best = self.validation.best
                 result = result._replace(w=best, value=self.value(best))
         return result
+
+    def go_on(self) -> SolverResult:
+        """Run L-BFGS from the start, with scale, second derivatives and pairs."""
+        return run_lbfgs(self)
 
     def attributes(self, w: np.ndarray) -> dict:
         """The attributes of a fitted tagger with weights w."""
@@ -217,15 +243,22 @@ def _squared_norm(X: Sequences) -> float:
 # ------------------------------------------------------------------------------------- weights
 
 
-def score_map(
-    tagger: Any, source: Source, summary: Summary, single_sequences: bool = False
-) -> ScoreMap:
-    """The layout of w, and the map from w to scores."""
-    allowed = source.allowed(tagger.constraints, summary.classes)
+def trained_weights(tagger: Any, source: Source, summary: Summary) -> Support:
+    """The weights that the parameters of a tagger ask for."""
     support = trained_support(tagger, summary.support, len(summary.classes), tagger.boundaries)
     if has_transition_features(tagger, source):
         chosen, all_pairs = tagger.transition_features, tagger.all_possible_transitions
         support = source.with_triples(support, chosen, all_pairs, summary.n_features)
+    return support
+
+
+def score_map(
+    tagger: Any, source: Source, summary: Summary, single_sequences: bool = False,
+    support: Support | None = None,
+) -> ScoreMap:  # fmt: skip
+    """The layout of w, and the map from w to scores; ``support``: by default all weights."""
+    allowed = source.allowed(tagger.constraints, summary.classes)
+    support = support or trained_weights(tagger, source, summary)
     X, laid_out = source.layout(summary, single_sequences)
     n_labels, user_dtype = len(summary.classes), summary.dtype
     with Threads(tagger.n_jobs) as threads:
@@ -246,8 +279,9 @@ def descend(
     ``scale`` multiplies the scale for the units of the features. ``curvature`` holds second
     derivatives, without the penalty, with respect to some of the weights.
     """
-    problem.ran.append("lbfgs")
-    tagger, units = problem.tagger, problem.scores.scale(problem.l2)
+    if "lbfgs" not in problem.ran:
+        problem.ran.append("lbfgs")
+    units = problem.scores.scale(problem.l2)
     if units is not None or np.ndim(scale):
         scale = scale * (1.0 if units is None else units)
     metric = None if curvature is None else _block_metric(curvature, scale, 2 * problem.l2)
@@ -256,8 +290,8 @@ def descend(
     # On matrices of 200 rows, BLAS threads took up to fifteen times the processor time of one.
     with threadpool_limits(1, "blas") if metric is not None or hessians else nullcontext():
         return lbfgs(
-            problem.f, problem.start if w is None else w, l1=problem.l1, tol=float(tagger.tol),
-            max_iter=int(tagger.max_iter) - done, threads=problem.threads,
+            problem.f, problem.start if w is None else w, l1=problem.l1, tol=problem.tol,
+            max_iter=problem.max_iter - done, threads=problem.threads,
             callback=lambda k, value, w: problem.report("lbfgs", done + k, value, w),
             scale=scale if np.ndim(scale) else None, metric=metric,
             convexity=problem.source.convexity(problem.l2), pairs=problem.pairs,
@@ -329,7 +363,7 @@ def run_adagrad(problem: CRFProblem) -> SolverResult:
     result = adagrad(
         stochastic,
         problem,
-        n_passes=min(int(tagger.max_iter), PASSES_BEFORE_BLOCKS if has_blocks else PASSES),
+        n_passes=min(problem.max_iter, PASSES_BEFORE_BLOCKS if has_blocks else PASSES),
         random_state=repeatable_generator(tagger.random_state),
         callback=partial(problem.report, "adagrad"),
     )
@@ -349,7 +383,7 @@ def _refine(
     problem: CRFProblem, result: SolverResult, scale: Any = 1.0, curvature=None
 ) -> SolverResult:
     # Continue from an approximate result by L-BFGS until it is within tol.
-    if result.converged or result.n_iter >= problem.tagger.max_iter:
+    if result.converged or result.n_iter >= problem.max_iter:
         return result
     rest = descend(problem, result.w, result.n_iter, scale, curvature)
     return rest._replace(

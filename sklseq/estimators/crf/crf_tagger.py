@@ -107,7 +107,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
     all_possible_states : bool, default=False
         Whether every (feature, label) pair has a weight, or only those seen in training: as in
         CRFsuite, a dict has its attributes of value 0 or False too. So do sparse rows with the
-        zeros that they store; dense rows have the features that are not 0.
+        zeros that they store; dense rows have the features that are not 0. With all pairs
+        and ``l2 > 0``, weights that cannot lower the objective by a part of ``tol`` may stay 0.
     all_possible_transitions : bool, default=False
         The same for transitions, starts and ends, and transition features. A transition without a
         weight scores 0; only ``constraints`` forbid.

@@ -343,6 +343,34 @@ class ScoreMap:
     def new_vector(self) -> np.ndarray:
         return aligned_zeros(self.n_weights, self.dtype)
 
+    def mask_of(self, support: Support) -> np.ndarray:
+        """Mask of the weights of a smaller support with the same transitions and ends."""
+        rows, mask = np.zeros((self.n_features, self.width), bool), np.ones(self.n_weights, bool)
+        rows[np.divmod(support.pairs, self.n_labels)] = True
+        mask[: self.n_state] = self.design.pack(rows)
+        if self.features is not None:
+            of_triples = self.triples(mask)
+            of_triples[:] = False
+            of_triples[np.searchsorted(self.features.triples, support.triples)] = True
+        return mask
+
+    def support_of(self, mask: np.ndarray, support: Support) -> Support:
+        """The part of the support of this map that :meth:`mask_of` maps to ``mask``."""
+        rows = self.design.unpack(mask[: self.n_state].view(np.int8))
+        pairs = np.flatnonzero(rows[:, : self.n_labels])
+        if self.features is None:
+            return support._replace(pairs=pairs)
+        return support._replace(pairs=pairs, triples=self.features.triples[self.triples(mask)])
+
+    def places_in(self, whole: ScoreMap) -> np.ndarray:
+        """The index of each weight in w of a map that has these weights and more."""
+        state = self.design.pack(whole.design.unpack(np.arange(whole.n_state)))
+        chain = np.arange(whole.ends[0], whole.ends[-1])
+        if self.features is None:
+            return np.concatenate([state, chain])
+        triples = np.searchsorted(whole.features.triples, self.features.triples)
+        return np.concatenate([state, chain, whole.ends[-1] + triples])
+
     def scale(self, l2: float) -> np.ndarray | None:
         """Factors of w with which the objective has about the same curvature in all weights.
 
