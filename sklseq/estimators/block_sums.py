@@ -12,8 +12,7 @@ from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, blocks_of, label_block
 from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.estimators.decode_blocks import BlockDecoder, different_lengths
 from sklseq.estimators.validation import check_room
-from sklseq.inference import entropy
-from sklseq.inference.chain.expectation import BlockChain, FilteredBlock
+from sklseq.inference.chain.expectation import BlockChain, FilteredBlock, entropy_of_blocks
 from sklseq.inference.chain.linear_chain import check_paths
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.objectives.scores.transition_features import transition_scores
@@ -188,15 +187,16 @@ class BlockSums:
 
     def entropy(self, X: SequencesLike) -> np.ndarray:
         """Entropy of the label paths of each sequence, in nats."""
-        if self.decoder.chain.rows is not None:
-            raise ValueError(
-                "Entropies of sequences in blocks are not computed for models with transition "
-                "features; pass sequences in memory."
-            )
         chain = BlockChain(self.decoder.chain)
-        scores = chain.chain.score[: self.L, : self.L]
+        shared = chain.chain.score[: self.L, : self.L]
         answers = [
-            entropy((psi[:, : self.L] for psi, _ in self._scores(chain, source, s)), scores)
+            entropy_of_blocks(
+                (
+                    (psi[:, : self.L], None if entries is None else entries.rows)
+                    for psi, entries in self._scores(chain, source, s)
+                ),
+                shared,
+            )
             for s, source in enumerate(blocks_of(X))
         ]
-        return np.concatenate(answers) if answers else np.zeros(0)
+        return np.array(answers, dtype=np.float64)

@@ -27,7 +27,7 @@ from sklseq import (
 from sklseq.data.constraints import resolve_constraints
 from sklseq.features import DictFeatures, PerToken, TemplateFeatures, TokenFeatures
 from sklseq.inference.reference import score_path
-from sklseq.inspection import standard_errors, uncertainty
+from sklseq.inspection import uncertainty
 from sklseq.objectives.likelihood.stochastic import Batch, StochasticLikelihood
 from sklseq.objectives.scores.score_map import ScoreMap, full_support
 from sklseq.objectives.scores.transition_features import observed_triples, triples_of
@@ -517,8 +517,6 @@ def test_what_does_not_train_or_decode_them_says_so(tmp_path, fitted):
         ),
         (lambda: clone(tagger).fit(rows, y).partial_fit(bare, y), "but training began with them"),
         (lambda: clone(tagger).fit(bare, y).partial_fit(rows, y), "but training began without"),
-        (lambda: tagger.path_entropy(blocks), "Entropies of sequences in blocks are not computed"),
-        (lambda: standard_errors(tagger, rows, y), "Standard errors are not computed for models"),
         (lambda: CRFTagger(entropy_weight=0.1).fit(rows, y), "cannot be combined with transition"),
         (lambda: write_crfsuite_model(tagger, tmp_path / "m"), "which CRFsuite does not have"),
         (lambda: names.fit(*words_and_labels()), "chooses columns by name, and X has no names"),

@@ -9,7 +9,15 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from sklseq import CRFTagger, CRFTaggerCV, RowBlocks, SemiCRFSegmenter, ZScoreTagger
+from sklseq import (
+    CRFTagger,
+    CRFTaggerCV,
+    RowBlocks,
+    SemiCRFSegmenter,
+    Sequences,
+    ZScoreTagger,
+)
+from sklseq.data.sequences import STATE, TRANSITION
 from sklseq.inspection import standard_errors
 from sklseq.objectives.scores.score_map import Weights
 from tests.objectives.test_curvature import gradient_at
@@ -21,9 +29,10 @@ def expected_errors(tagger, X, y, weights, robust):
     """From differences of gradients, for all weights of the layout."""
     _, scores, f = problem_of(tagger, X, y, weights)
     fitted = Weights(tagger.coef_, tagger.transition_, tagger.start_, tagger.end_)
-    w = scores.pack(fitted)
-    ones = Weights(*(np.ones(x.shape) for x in fitted))
-    at = np.flatnonzero(w if tagger.l1 else scores.pack(ones))
+    w = scores.pack(fitted, tagger.transition_coef_)
+    ones = scores.pack(Weights(*(np.ones(x.shape) for x in fitted)))
+    scores.triples(ones)[:] = 1
+    at = np.flatnonzero(w if tagger.l1 else ones)
     H = np.empty((len(at), len(at)))
     for row, unit in zip(H, np.eye(len(w))[at] * 1e-3):
         g = [gradient_at(f, w + k * unit) for k in (-2, -1, 1, 2)]
@@ -39,7 +48,8 @@ def expected_errors(tagger, X, y, weights, robust):
             J = J + np.outer(g, g)
     errors = np.full(len(w), 0.0)
     errors[at] = np.sqrt(np.diag(np.linalg.inv(H) @ J @ np.linalg.inv(H)))
-    return [np.where(x > 0, x, np.nan) for x in scores.unpack(errors)]
+    arrays = [np.where(x > 0, x, np.nan) for x in scores.unpack(errors)]
+    return [*arrays, scores.triples(errors)[scores.triples(errors) > 0]]
 
 
 @pytest.mark.parametrize("robust", [False, True])
@@ -57,6 +67,40 @@ def test_differences(kind, model, robust):
     found = standard_errors(tagger, X, y, sample_weight=weights, robust=robust)
     for x, expected in zip(found, expected_errors(tagger, X, y, weights, robust)):
         assert_allclose(x, expected, rtol=1e-6)
+
+
+def with_transition_features(seed, columns, role):
+    """Sparse data in which some columns have weights for pairs of labels."""
+    X, y = make_sparse_data(seed, n=12, M=3)
+    roles = np.full(X.shape[1], STATE, dtype=np.uint8)
+    roles[columns] = role
+    return Sequences(X.rows, X.offsets, roles), y
+
+
+@pytest.mark.parametrize("robust", [False, True])
+@pytest.mark.parametrize("l1", [0.0, 0.3])
+def test_differences_with_transition_features(l1, robust):
+    X, y = with_transition_features(2, [0, 2], STATE | TRANSITION)
+    weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
+    tagger = CRFTagger(l1=l1, l2=0.3, solver="lbfgs", tol=1e-14, max_iter=2000)
+    tagger.fit(X, y, sample_weight=weights)
+    found = standard_errors(tagger, X, y, sample_weight=weights, robust=robust)
+    expected = expected_errors(tagger, X, y, weights, robust)
+    for x, other in zip([*found, found.transition_coef.data], expected):
+        assert_allclose(x, other, rtol=1e-6)
+    assert (found.transition_coef != 0).nnz == (tagger.transition_coef_ != 0).nnz
+
+
+def test_a_constant_transition_feature_has_the_errors_of_transitions():
+    X, y = with_transition_features(3, [1], TRANSITION)
+    rows = X.rows.tolil()
+    rows[:, 1] = 1
+    X = X.with_rows(rows.tocsr())
+    tagger = CRFTagger(l2=0.3, solver="lbfgs", tol=1e-13, max_iter=2000).fit(X, y)
+    found = standard_errors(tagger, X, y)
+    errors = found.transition_coef.toarray()[1].reshape(found.transition.shape)
+    assert_allclose(np.where(errors > 0, errors, np.nan), found.transition, rtol=1e-6)
+    assert np.isnan(found.coef[1]).all()
 
 
 def test_forms_of_data():

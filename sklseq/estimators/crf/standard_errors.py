@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, sparse
 from sklearn import get_config
 from sklearn.exceptions import ConvergenceWarning
 
@@ -17,15 +17,22 @@ from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.open_source import open_source
 from sklseq.estimators.sources.partial_source import PartialSource, Unlabelled
 from sklseq.estimators.sources.source import RowSource
+from sklseq.estimators.trained_weights import trained_support
 from sklseq.estimators.weights import dense_weights
-from sklseq.objectives.scores.score_map import ScoreMap, Weights
+from sklseq.objectives.scores.score_map import ScoreMap, Support, Weights
 
 # Distance of a weight from the minimum, in standard errors, above which there is a warning.
 FAR = 0.1
+# Change of the largest score in differences of gradients: errors are about STEP², and rounding
+# divided by STEP.
+STEP = 1e-4
 
 
 class StandardErrors(Weights):
     """Standard errors of the weights of a ``CRFTagger``; NaN where there is no trained weight.
+
+    ``transition_coef``, which is not a field, has those of transition features: a CSR matrix like
+    ``transition_coef_`` with an entry for each trained weight, or None.
 
     Attributes
     ----------
@@ -33,6 +40,8 @@ class StandardErrors(Weights):
     transition : ndarray of shape (n_labels, n_labels)
     start, end : ndarray of shape (n_labels,)
     """
+
+    transition_coef: sparse.csr_matrix | None = None
 
 
 def weight_errors(
@@ -44,11 +53,6 @@ def weight_errors(
             "Standard errors need weights that maximise the likelihood, but the model was trained "
             f"with {parameter}; fit a model without it."
         )
-    if tagger.transition_coef_ is not None:
-        raise ValueError(
-            "Standard errors are not computed for models with transition features; train without "
-            "transition_features and B lines."
-        )
     source = _open(tagger, X, y, sample_weight)
     if isinstance(source, PartialSource) and not robust:
         raise ValueError(
@@ -58,10 +62,11 @@ def weight_errors(
     summary, rows = source.summarise(), source.X.rows
     if source.X.is_sparse:  # gives a layout of w that also fits single sequences
         summary = summary._replace(counts=np.bincount(rows.indices, minlength=rows.shape[1]))
-    scores = score_map(tagger, source, summary)
-    w = scores.pack(_weights_of(tagger, source))
-    ones = Weights(*(np.ones(x.shape) for x in scores.unpack(w)))
-    trained = np.flatnonzero(w if tagger.l1 else scores.pack(ones))
+    scores = score_map(tagger, source, summary, support=_support(tagger, source, summary))
+    w = scores.pack(_weights_of(tagger, source), tagger.transition_coef_)
+    ones = scores.pack(Weights(*(np.ones(x.shape) for x in scores.unpack(w))))
+    scores.triples(ones)[:] = 1
+    trained = np.flatnonzero(w if tagger.l1 else ones)
     budget = get_config()["working_memory"] * 2.0**20
     if 16.0 * len(trained) ** 2 > budget:
         raise ValueError(
@@ -81,8 +86,9 @@ def weight_errors(
             variance = np.diag(inverse) - 2 * f.l2 * np.einsum("kl,kl->k", inverse, inverse)
     errors = np.zeros_like(w)
     errors[trained] = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
-    arrays = (np.where(x > 0, x, np.nan) for x in scores.unpack(errors))
-    return StandardErrors(*arrays)
+    found = StandardErrors(*(np.where(x > 0, x, np.nan) for x in scores.unpack(errors)))
+    found.transition_coef = scores.unpack_triples(errors)
+    return found
 
 
 def _open(tagger: Any, X: Any, y: Any, sample_weight: Any) -> RowSource:
@@ -93,7 +99,14 @@ def _open(tagger: Any, X: Any, y: Any, sample_weight: Any) -> RowSource:
             "Standard errors need sequences in memory; X holds blocks of rows or shards."
         )
     source.X = Sequences(source.X.rows.astype(np.float64), source.X.offsets)
+    source.roles = tagger._roles
     return source
+
+
+def _support(tagger: Any, source: RowSource, summary: Any) -> Support:
+    # The weights of fit; columns with transition features are those of the fitted model.
+    support = trained_support(tagger, summary.support, len(summary.classes), tagger.boundaries)
+    return source.with_triples(support, None, tagger.all_possible_transitions, summary.n_features)
 
 
 def _weights_of(tagger: Any, source: RowSource) -> Weights:
@@ -111,7 +124,9 @@ def _weights_of(tagger: Any, source: RowSource) -> Weights:
 
 
 def _hessian(f: Any, w: np.ndarray, trained: np.ndarray, budget: float) -> np.ndarray:
-    # One product for each weight.
+    # One product for each weight; with transition features, which have no tangents, differences.
+    if f.scores.features is not None:
+        return _differences(f, w, trained)
     hessian, n = f.hessian(w, budget - 16.0 * len(trained) ** 2), len(trained)
     H, unit, product = np.empty((n, n)), np.zeros_like(w), np.empty_like(w)
     for k, at in enumerate(trained):
@@ -119,6 +134,20 @@ def _hessian(f: Any, w: np.ndarray, trained: np.ndarray, budget: float) -> np.nd
         hessian.product(unit, product)
         unit[at], H[k] = 0, product[trained]
     return H
+
+
+def _differences(f: Any, w: np.ndarray, trained: np.ndarray) -> np.ndarray:
+    # (g(w + h e_k) - g(w - h e_k)) / 2 h, for steps h that change scores by at most STEP.
+    scale, H = f.scores.scale(f.l2), np.empty((len(trained), len(trained)))
+    steps = np.full(len(w), STEP) if scale is None else STEP / scale
+    ahead, back = np.empty_like(w), np.empty_like(w)
+    for k, at in enumerate(trained):
+        kept = w[at]
+        for point, gradient in ((kept + steps[at], ahead), (kept - steps[at], back)):
+            w[at] = point
+            f.value_and_gradient(w, gradient)
+        w[at], H[k] = kept, (ahead - back)[trained] / (2 * steps[at])
+    return (H + H.T) / 2
 
 
 def _inverse(H: np.ndarray) -> np.ndarray:

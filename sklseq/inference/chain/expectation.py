@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -24,7 +24,7 @@ from sklseq.inference.chain.linear_chain import (
     check_paths,
     row_factors,
 )
-from sklseq.inference.chain.row_transitions import RowTransitions, TransitionLike
+from sklseq.inference.chain.row_transitions import RowTransitions, TransitionLike, row_scores
 
 _expectation = load_kernel("sklseq.inference.kernels._expectation")
 
@@ -285,6 +285,22 @@ def _expect_blocks(emission: Iterator, row_features: Iterator | None, state: _Bl
     return state.answer()
 
 
+def entropy_of_blocks(blocks: Iterable, shared: np.ndarray) -> float:
+    """Entropy of the label paths of one sequence.
+
+    Parameters
+    ----------
+    blocks : iterable of (ndarray of shape (n, n_labels), RowTransitions or None)
+        Scores of rows, those of starts and ends included, and transition scores of these rows.
+    shared : ndarray of shape (n_labels, n_labels)
+        Transition scores of rows without their own.
+    """
+    state = _Blocks((shared, None, None), None)
+    for psi, rows in blocks:
+        state.add(psi, None, False, rows)
+    return float(state.answer().entropy[0])
+
+
 class _Blocks:
     """Expectations given the last label, updated block by block over one sequence.
 
@@ -298,8 +314,12 @@ class _Blocks:
         self.n, self.log_z = 0, 0.0
         self.p, self.h, self.H = np.ones(1), np.zeros((1, 0)), np.zeros(1)
 
-    def add(self, emission: Any, features: Any, last: bool) -> None:
+    def add(
+        self, emission: Any, features: Any, last: bool, rows: RowTransitions | None = None
+    ) -> None:
+        """Add a block; ``rows``: transition scores of its rows, in place of the shared ones."""
         transition, start, end = self.given
+        transition = transition if rows is None else rows
         ends = (None if self.n else start), (end if last else None)
         emission, chain, offsets = check_chain(emission, transition, None, *ends)
         T, L = emission.shape
@@ -314,9 +334,10 @@ class _Blocks:
             with np.errstate(divide="ignore"):
                 psi = np.concatenate([np.log(self.p)[None], psi])
             row = sparse.vstack([self.h, row], format="csr")
+            rows = None if rows is None else rows.after_another_row()
         row = sparse.hstack([row, self._entropies(len(psi), L)], format="csr")
         pair = sparse.hstack([pair, sparse.csr_matrix((L * L, 1))], format="csr")
-        self._run(psi, score, row, pair)
+        self._run(psi, score, row, pair, row_scores(rows, 0, len(psi), L))
         self.n += T
 
     def _entropies(self, T: int, L: int) -> sparse.csr_matrix:
@@ -325,12 +346,12 @@ class _Blocks:
             (H, (np.arange(L), np.zeros(L, dtype=int))), shape=(T * L, 1), dtype=np.float64
         )
 
-    def _run(self, psi, score, row, pair) -> None:
+    def _run(self, psi, score, row, pair, rows) -> None:
         (T, L), M = psi.shape, row.shape[1]
         h, work = np.zeros((2, L, M)), np.zeros((6, max(L, M)))
-        rows = _rows(row, 0, T * L), _rows(pair, 0, L * L)
+        given = *_rows(row, 0, T * L), *_rows(pair, 0, L * L)
         log_z = _expectation.expectation_sequence(
-            psi, score, *rows[0], *rows[1], h, np.zeros((0, 0, 0, 0)), work, None
+            psi, score, *given, h, np.zeros((0, 0, 0, 0)), work, rows
         )
         self.log_z += log_z
         check_paths(np.array([self.log_z]))

@@ -323,6 +323,8 @@ class ScoreMap:
         """The map of the rows of a shard, with the same layout of w."""
         other = copy(self)
         other.design = self.design.for_rows(X)
+        if self.features is not None:
+            other.features = self.features.for_rows(X)
         return other
 
     def unshared(self) -> ScoreMap:
