@@ -21,16 +21,9 @@ from sklseq._lib.checks import check_names, check_number, is_number
 from sklseq._lib.checksums import label_checksum
 from sklseq.data.labels import as_label_sequences, check_counts
 from sklseq.data.sequences import Sequences, check_entries, first_not_finite
-from sklseq.data.store import read_npy_header
-from sklseq.data.table_files import (
-    SUFFIXES,
-    TableColumn,
-    TableRows,
-    cache_table,
-    is_table_file,
-    table_names,
-    write_blocks,
-)
+from sklseq.data.store import CORRUPT, read_npy_header
+from sklseq.data.table_cache import cache_table, write_blocks
+from sklseq.data.table_files import SUFFIXES, TableColumn, TableRows, is_table_file, table_names
 
 # Rows of a block, unless memory is short.
 BLOCK_ROWS = 4096
@@ -193,8 +186,8 @@ class RowBlocks:
             Columns of the features. By default all but the labels.
         cache : str or path, optional
             Folder for ``rows.npy`` and ``labels.npy``, which are written when the table is first
-            read, and again after it has changed. They can be read from any row on, and need not be
-            parsed. Without ``cache``, the file is read and parsed in each pass.
+            read, and again after it or one of them has changed. They can be read from any row on,
+            and need not be parsed. Without ``cache``, the file is read and parsed in each pass.
 
         Returns
         -------
@@ -205,7 +198,8 @@ class RowBlocks:
         Raises
         ------
         ValueError
-            If a column does not exist; when the file is read, if a feature is not a number.
+            If a column does not exist; when the file is read, if a feature is missing or not a
+            number: the message names the line of a text file and the column.
         ImportError
             For Parquet and Arrow, if neither pyarrow nor polars is installed.
 
@@ -391,7 +385,7 @@ def _map_of(source: Any) -> tuple[mmap.mmap, int] | None:
 
 def _open(path: str) -> Any:
     if path.endswith(".npy"):
-        return np.load(path, mmap_mode="r")
+        return _open_array(path)
     if path.endswith(".npz"):
         if not zipfile.is_zipfile(path):
             raise ValueError(f"{path} is not a complete .npz file; write it again.")
@@ -399,6 +393,17 @@ def _open(path: str) -> Any:
     if is_table_file(path):
         return TableRows(path)
     raise ValueError(f"Rows are read from files .npy, .npz, {', '.join(SUFFIXES)}; got {path!r}.")
+
+
+def _open_array(path: str) -> np.ndarray:
+    try:
+        return np.load(path, mmap_mode="r")
+    except OSError:  # no such file, no permission
+        raise
+    except CORRUPT as error:
+        raise ValueError(
+            f"{path} is not a complete .npy file ({error}); write it again."
+        ) from error
 
 
 class _SavedCSR:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import json
-import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -82,7 +80,7 @@ def _known(path: str, columns: Any) -> list[str]:
 def _read(path: str, columns: list[str], convert: Callable) -> Iterator[np.ndarray]:
     if not path.lower().endswith(ARROW):
         return _of_text(path, columns, convert is _labels)
-    return map(convert, _of_arrow(path, columns))
+    return (convert(block, columns) for block in _of_arrow(path, columns))
 
 
 # ------------------------------------------------------------------------------ text
@@ -110,6 +108,7 @@ def _header(path: str, lines: Iterator[str]) -> list[str]:
 
 
 def _of_text(path: str, columns: list[str], labels: bool) -> Iterator[np.ndarray]:
+    dtype: Any = str if labels else np.float64
     with _open_text(path) as file:
         names, line = _header(path, file), 2
         places = [names.index(name) for name in columns]
@@ -117,13 +116,47 @@ def _of_text(path: str, columns: list[str], labels: bool) -> Iterator[np.ndarray
             filled = [one for one in lines if not one.isspace()]
             if filled:
                 try:
-                    cells = _cells(filled, path, places, str if labels else np.float64)
+                    cells = _cells(filled, path, places, dtype)
                 except ValueError as error:
-                    raise ValueError(
-                        f"{error} (lines {line} to {line + len(lines) - 1} of {path})"
-                    ) from error
+                    bad = bisect_left(
+                        range(len(lines)), True,
+                        key=lambda k: not _parses(lines[: k + 1], path, places, dtype),
+                    )  # fmt: skip
+                    where = f"line {line + bad} of {path}"
+                    why = _fault(lines[bad], path, names, places, dtype) or error
+                    raise ValueError(f"{where} {why}") from error
                 yield cells[:, 0] if labels else cells
             line += len(lines)
+
+
+def _parses(lines: list[str], path: str, places: list[int], dtype: Any) -> bool:
+    filled = [one for one in lines if not one.isspace()]
+    try:
+        return not filled or bool(_cells(filled, path, places, dtype).size)
+    except ValueError:
+        return False
+
+
+def _fault(line: str, path: str, names: list[str], places: list[int], dtype: Any) -> str:
+    # What is wrong with a line, to follow its number; empty if it is not one of these.
+    cells = _cells([line], path, None, str)[0].tolist()
+    if len(cells) <= max(places):
+        return (
+            f"has {len(cells)} cells, but the first line of the file names {len(names)} columns; "
+            "complete or delete the line"
+        )
+    wrong = next((k for k in places if not _parses([line], path, [k], dtype)), None)
+    if wrong is None:
+        return ""
+    if not cells[wrong].strip():
+        return (
+            f"has no value in column {names[wrong]!r}: fill missing values, or drop their rows, "
+            "before the table is read"
+        )
+    return (
+        f"holds {cells[wrong]!r:.60} in column {names[wrong]!r}, which is not a number; convert "
+        "it, or leave the column out by columns="
+    )
 
 
 # ------------------------------------------------------------------------------ Arrow
@@ -165,87 +198,17 @@ def _polars_table(path: str) -> Any:
     return polars.scan_parquet(path) if path.lower().endswith(".parquet") else polars.scan_ipc(path)
 
 
-def _numbers(columns: list[np.ndarray]) -> np.ndarray:
-    for column in columns:
+def _numbers(columns: list[np.ndarray], names: list[str]) -> np.ndarray:
+    for column, name in zip(columns, names):
         if column.dtype.kind not in "biuf":
             value = column[0] if len(column) else None
-            raise ValueError(f"a column of features holds {value!r}, which is not a number")
+            raise ValueError(
+                f"column {name!r} holds {value!r}, which is not a number; convert it, or leave the "
+                "column out by columns="
+            )
     return np.stack(columns, axis=1, dtype=np.float64)
 
 
-def _labels(columns: list[np.ndarray]) -> np.ndarray:
+def _labels(columns: list[np.ndarray], _: list[str]) -> np.ndarray:
     (column,) = columns
     return np.array(column.tolist()) if column.dtype == object else column
-
-
-# ------------------------------------------------------------------------------ cache
-
-
-@contextmanager
-def draft(path: str) -> Iterator[Any]:
-    """A binary file that gets its name when it is complete."""
-    part = f"{path}.{os.getpid()}.part"
-    try:
-        with open(part, "wb") as file:
-            yield file
-        os.replace(part, path)
-    finally:
-        if os.path.exists(part):
-            os.remove(part)
-
-
-def write_blocks(path: str, blocks: Iterator[np.ndarray], dtype: Any = None) -> int:
-    """Write blocks to one ``.npy`` file; return the number of rows."""
-    n, shape = 0, ()
-    with draft(path) as file:
-        for block in blocks:
-            dtype, shape = np.dtype(dtype or block.dtype), block.shape[1:]
-            if n == 0:
-                _write_header(file, dtype, (0, *shape))
-            file.write(np.ascontiguousarray(block, dtype=dtype).tobytes())
-            n += len(block)
-        if n == 0:
-            raise ValueError(f"There are no rows to write to {path}.")
-        file.seek(0)
-        _write_header(file, dtype, (n, *shape))
-    return n
-
-
-def _write_header(file: Any, dtype: np.dtype, shape: tuple) -> None:
-    # NumPy pads the header, so that any number of rows fits in.
-    descr = np.lib.format.dtype_to_descr(dtype)
-    header = {"descr": descr, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(file, header)
-
-
-def cache_table(folder: str, rows: TableRows, label: str | None) -> tuple[str, np.ndarray | None]:
-    """Cache a table; return the name of the ``.npy`` file of its rows, and a map of its labels.
-
-    The files are written unless ``folder`` holds those of the same columns and the same, unchanged
-    table.
-    """
-    names = [os.path.join(folder, name) for name in ("rows.npy", "labels.npy", "table.json")]
-    found = os.stat(rows.path)
-    stamp = {
-        "path": rows.path, "columns": rows.columns, "label": label,
-        "size": found.st_size, "modified": found.st_mtime_ns,
-    }  # fmt: skip
-    if not _holds(names[2], stamp):
-        os.makedirs(folder, exist_ok=True)
-        if os.path.exists(names[2]):
-            os.remove(names[2])
-        write_blocks(names[0], iter(rows))
-        if label is not None:
-            column = TableColumn(rows.path, label)
-            write_blocks(names[1], iter(column), np.result_type(*{x.dtype for x in column}))
-        with draft(names[2]) as file:
-            file.write(json.dumps(stamp).encode())
-    return names[0], None if label is None else np.load(names[1], mmap_mode="r")
-
-
-def _holds(name: str, stamp: dict) -> bool:
-    try:
-        with open(name, encoding="utf-8") as file:
-            return json.load(file) == stamp
-    except (OSError, ValueError):
-        return False

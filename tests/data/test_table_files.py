@@ -2,7 +2,11 @@
 
 import contextlib
 import gzip
+import os
 import pickle
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -110,8 +114,8 @@ def test_hostile_text(tmp_path):
     path = write(tmp_path, ".csv")
     lines = as_csv().splitlines(keepends=True)
     for k, line, message in [
-        (150, "1,2,x,up\n", r"could not convert string 'x' .*\(lines 130 to 193 of .*log.csv\)"),
-        (150, "1,2\n", r"invalid column index .*\(lines 130 to 193"),
+        (150, "1,2\n", r"line 151 of .*log.csv has 2 cells, but the first line .* names 4 columns"),
+        (150, "1,'2,3,up,", r"line 151 of .*log.csv holds .\\?'2. in column 'rest', which is not"),
     ]:
         path.write_text("".join([*lines[:k], line, *lines[k:]]))
         rows, _ = RowBlocks.from_table(path, "state")
@@ -132,6 +136,127 @@ def test_hostile_text(tmp_path):
         RowBlocks(tmp_path / "none.csv")
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".tsv.gz"])
+def test_errors_name_the_line_and_the_column_of_any_cell(suffix, tmp_path):
+    rng, path = np.random.default_rng(3), tmp_path / f"log{suffix}"
+    mark, opened = ("\t", gzip.open) if "tsv" in suffix else (",", open)
+    whys = {
+        "": "has no value in column",
+        " ": "has no value",
+        "1,5": "holds '1,5' in",
+        "?": "holds",
+    }
+    for cell, why in whys.items():
+        lines = as_csv(mark).splitlines(keepends=True)
+        for k in rng.integers(1, N, 5):
+            lines.insert(k, "\n")
+        k, j = int(rng.integers(1, N)), int(rng.integers(3))
+        while not lines[k].strip():
+            k += 1
+        cells = lines[k].split(mark, 3)
+        cells[j] = f'"{cell}"' if "," in cell else cell
+        lines[k] = mark.join(cells)
+        with opened(path, "wt") as file:
+            file.writelines(lines)
+        rows, labels = RowBlocks.from_table(path, "state", columns=rng.permutation(NAMES).tolist())
+        with pytest.raises(BlockError, match=rf"line {k + 1} of .*log.* {why}.*{NAMES[j]!r}"):
+            whole(rows)
+        assert len(read_labels(labels)) == N
+
+
+def test_arrow_errors_name_the_column(tmp_path, library):
+    rows = RowBlocks.from_table(write(tmp_path, ".parquet"), columns=["load", "state"])[0]
+    with pytest.raises(BlockError, match=r"column 'state' holds '(up|down, or so)', which is not"):
+        whole(rows)
+
+
+DAMAGES = {
+    "rows cut off": ("rows.npy", lambda data: data[: len(data) // 2]),
+    "rows empty": ("rows.npy", lambda data: b""),
+    "other magic": ("rows.npy", lambda data: b"?" + data[1:]),
+    "other header": ("rows.npy", lambda data: data.replace(b"<f8", b"<q8", 1)),
+    "other shape": ("rows.npy", lambda data: data.replace(b"(230, 3)", b"(230, 9)", 1)),
+    "fewer rows": ("rows.npy", lambda data: data.replace(b"(230, 3)", b"(229, 3)", 1)),
+    "labels cut off": ("labels.npy", lambda data: data[:-40]),
+    "fewer labels": ("labels.npy", lambda data: data.replace(b"(230,)", b"(229,)", 1)),
+    "stamp cut off": ("table.json", lambda data: data[:20]),
+}
+
+
+@pytest.mark.parametrize("same_time", [False, True])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_cache_is_written_again(damage, same_time, tmp_path):
+    path, (name, change) = write(tmp_path, ".csv"), DAMAGES[damage]
+    ask = {"label": "state", "cache": tmp_path / "cache"}
+    RowBlocks.from_table(path, **ask)
+    file = tmp_path / "cache" / name
+    before, data = file.stat(), file.read_bytes()
+    assert change(data) != data
+    file.write_bytes(change(data))
+    if same_time:  # as after an error of the disk
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    rows, labels = RowBlocks.from_table(path, **ask)
+    assert_array_equal(whole(rows), X)
+    assert_array_equal(read_labels(labels), Y)
+    assert file.read_bytes() == data or name == "table.json"
+
+
+def test_a_cache_of_another_table_is_written_again(tmp_path):
+    path, cache = write(tmp_path, ".csv"), tmp_path / "cache"
+    RowBlocks.from_table(path, "state", columns=["load"], cache=cache)
+    stamp = (cache / "table.json").read_bytes()
+    RowBlocks.from_table(path, "state", columns=["rest"], cache=cache)
+    (cache / "table.json").write_bytes(stamp)  # as if the two calls had run at the same time
+    assert_array_equal(
+        whole(RowBlocks.from_table(path, "state", columns=["load"], cache=cache)[0]), X[:, :1]
+    )
+    before = path.stat()
+    path.write_text(as_csv().replace(",rest,", ",load,").replace("load,", "rest,", 1))
+    assert path.stat().st_size == before.st_size  # the same name and size, another time
+    rows, _ = RowBlocks.from_table(path, "state", columns=["load"], cache=cache)
+    assert_array_equal(whole(rows), X[:, 1:2])
+
+
+def test_drafts_of_killed_writers_are_removed_but_not_those_of_others(tmp_path, monkeypatch):
+    pytest.importorskip("fcntl")
+    path, cache = write(tmp_path, ".csv"), tmp_path / "cache"
+    cache.mkdir()
+    for name in ("rows.npy", "labels.npy", "table.json"):
+        (cache / f"{name}.4194304.part").write_bytes(b"left")
+    (cache / "rows.npy.txt").write_text("of the user")
+    plain, parts, writing = table_files.TableRows.__iter__, [], threading.Event()
+
+    def slowly(rows):
+        parts.append(len(list(cache.glob("*.part"))))
+        writing.set()
+        time.sleep(0.1)  # for the other writers to reach the lock
+        yield from plain(rows)
+        parts.append(len(list(cache.glob("*.part"))))
+
+    monkeypatch.setattr(table_files.TableRows, "__iter__", slowly)
+    with ThreadPoolExecutor(3) as pool:
+        asked = [
+            pool.submit(RowBlocks.from_table, path, "state", columns=columns, cache=cache)
+            for columns in (None, None, ["rest"])
+        ]
+        for one in asked:
+            one.result()
+    assert set(parts) == {1}  # of the only writer at that time
+    assert len(parts) <= 6
+    assert sorted(p.name for p in cache.iterdir()) == [
+        "labels.npy", "rows.npy", "rows.npy.txt", "table.json",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", [b"", b"text", b"cut"])
+def test_files_that_are_no_arrays_are_named(data, tmp_path):
+    path = tmp_path / "rows.npy"
+    np.save(path, X)
+    path.write_bytes(path.read_bytes()[:500] if data == b"cut" else data)
+    with pytest.raises(ValueError, match=r"rows.npy is not a complete .npy file .* write it again"):
+        RowBlocks(path)
+
+
 def test_a_cache_is_written_once_and_again_after_changes(tmp_path, monkeypatch):
     path, reads = write(tmp_path, ".csv"), []
     plain = table_files.TableRows.__iter__
@@ -144,7 +269,9 @@ def test_a_cache_is_written_once_and_again_after_changes(tmp_path, monkeypatch):
     assert len(whole(RowBlocks.from_table(path, **ask)[0])) == N + 1
     assert len(reads) == 4
     path.write_text(as_csv() + "1,2,x,up\n")
-    with pytest.raises(ValueError, match="could not convert"):
+    with pytest.raises(
+        ValueError, match=f"line {N + 3} of .*log.csv holds 'x' in column 'disk io'"
+    ):
         RowBlocks.from_table(path, **ask)
     assert not (tmp_path / "cache" / "table.json").exists()
     assert sorted(p.name for p in (tmp_path / "cache").iterdir()) == ["labels.npy", "rows.npy"]
