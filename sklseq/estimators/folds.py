@@ -39,11 +39,12 @@ def read_folds(
 ) -> list[Fold]:
     """Return (train, test) of each fold, as numbers of sequences.
 
+    ``cv``: None for 5 folds, or one for each sequence if there are fewer.
     ``rows``, ``test_rows``: for each sequence, whether it has rows to train and to test on.
     ``params``: metadata of the splitter.
     """
     _check_cv(cv)
-    splitter = check_cv(cv)
+    splitter = check_cv(_number_of_folds(cv, len(rows)))
     for k, fold in enumerate(getattr(splitter, "cv", ())):  # a list of folds
         _check_pair(k, fold)
     if "Stratified" in type(splitter).__name__:
@@ -56,7 +57,7 @@ def read_folds(
     except ValueError as error:
         if "groups" in str(error) and params.get("groups") is None:
             raise ValueError(f"cv={splitter} needs groups; call fit(X, y, groups=...).") from error
-        raise
+        raise ValueError(f"cv={splitter} cannot divide {len(rows)} sequences: {error}") from error
     if not folds:
         raise ValueError(f"cv must give at least one pair (train, test); got {cv!r}.")
     return [_read_fold(k, fold, rows, test_rows) for k, fold in enumerate(folds)]
@@ -70,6 +71,21 @@ def _check_cv(cv: Any) -> None:
             "cv must be a number of folds, a splitter or a list of pairs (train, test); got "
             f"{cv!r}."
         )
+
+
+def _number_of_folds(cv: Any, n: int) -> Any:
+    # 5 or fewer if cv is None; other values of cv as they are.
+    if isinstance(cv, numbers.Integral) and not 2 <= cv <= n:
+        raise ValueError(
+            f"cv={cv} must be at least 2 and at most the number of sequences, {n}; change it, or "
+            "cut long sequences into pieces."
+        )
+    if cv is None and n < 2:
+        raise ValueError(
+            f"cv=None needs at least 2 sequences to make folds; got {n}. Cut long sequences into "
+            "pieces."
+        )
+    return min(5, n) if cv is None else cv
 
 
 def _check_pair(k: int, fold: Any) -> None:

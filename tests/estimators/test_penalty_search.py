@@ -27,6 +27,7 @@ from sklseq import (
 from sklseq.estimators.crf import crf_problem
 from sklseq.estimators.hmsvm.margin_problem import MarginProblem
 from sklseq.estimators.sources.source import RowSource
+from sklseq.estimators.zscore import zscore_cv
 from sklseq.metrics import span_f1, span_f1_scorer, token_accuracy_scorer
 
 L2S = np.logspace(-1, 2, 4)
@@ -335,7 +336,7 @@ def test_inputs_stay_as_they_are():
         (CRFTaggerCV(refit=1), "refit must be True or False"),
         (HMSVMTaggerCV(tol=-1), "tol must be"),
         (CRFTaggerCV(scoring="nope"), "nope"),
-        (CRFTaggerCV(cv=100), "n_splits=100"),
+        (CRFTaggerCV(cv=100), "cv=100 must be at least 2 and at most the number of sequences, 6"),
     ],
 )
 def test_wrong_parameters(search, message):
@@ -381,6 +382,18 @@ THREE = [
 ]
 
 
+@pytest.mark.parametrize("n", [1, 2, 4, 5])
+@pytest.mark.parametrize("search", THREE)
+def test_default_folds_of_few_sequences_leave_out_one_each(search, n, monkeypatch):
+    monkeypatch.setattr(zscore_cv, "FEW_ENTRIES", 0)  # not in closed form
+    default, each = (sklearn.clone(search).set_params(cv=cv) for cv in (None, KFold(max(n, 2))))
+    if n == 1:
+        with pytest.raises(ValueError, match=r"cv=None needs at least 2 sequences .* got 1\. Cut"):
+            default.fit(WORDS[:n], TAGS[:n])
+        return
+    assert default.fit(WORDS[:n], TAGS[:n]).best_score_ == each.fit(WORDS[:n], TAGS[:n]).best_score_
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -392,6 +405,9 @@ THREE = [
         ({"cv": [([0, 1, 2], [3]), ([0, 1], [])]}, "test part of fold 1 .* its 0 sequences"),
         ({"cv": [([0], [1]), ([11], [1])]}, "training part of fold 1 .* its 1 sequences"),
         ({"cv": [1, 2]}, "fold 0 is 1"),
+        ({"cv": 13}, "cv=13 must be at least 2 and at most the number of sequences, 12; change"),
+        ({"cv": 1}, "cv=1 must be at least 2"),
+        ({"cv": KFold(13)}, r"cv=KFold.n_splits=13.* cannot divide 12 sequences"),
         ({"cv": GroupKFold(3)}, r"needs groups; call fit\(X, y, groups=\.\.\.\)"),
         ({"cv": StratifiedKFold(3)}, "needs one class for each sample"),
         ({"scoring": "accuracy"}, "scorer of labels or one of .*; got 'accuracy'"),

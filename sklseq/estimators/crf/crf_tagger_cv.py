@@ -30,7 +30,8 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     l2s : list of float or int, default=10
         The same for the squared L2 penalty.
     cv : int, splitter or iterable, default=None
-        As in scikit-learn's ``GridSearchCV``; None is ``KFold(5)``. Samples are sequences.
+        As in scikit-learn's ``GridSearchCV``; None is ``KFold(5)``, or a fold for each sequence if
+        there are fewer. Samples are sequences.
     scoring : str, callable or None, default=None
         The name of a scorer in ``sklseq.metrics``, a scorer, called as ``scorer(tagger, X, y)``
         where X holds rows of features, or None: token accuracy. With metadata routing, None passes

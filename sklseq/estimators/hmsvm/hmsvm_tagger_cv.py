@@ -34,7 +34,8 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
         Finite weights of the slacks to try; an integer n stands for n values between 0.001 and 100,
         evenly spaced on a logarithmic scale.
     cv : int, splitter or iterable, default=None
-        As in scikit-learn's ``GridSearchCV``; None is ``KFold(5)``. Samples are sequences.
+        As in scikit-learn's ``GridSearchCV``; None is ``KFold(5)``, or a fold for each sequence if
+        there are fewer. Samples are sequences.
     scoring : str, callable or None, default=None
         The name of a scorer in ``sklseq.metrics``, a scorer, called as ``scorer(tagger, X, y)``
         with X the rows of features or of the Gram matrix, or None: token accuracy. With metadata

@@ -116,7 +116,8 @@ def tune_latency(
         Called as ``scorer(decoder, X, y)`` for each fold; the cost with the largest mean is chosen,
         and of several the largest cost. See :func:`make_latency_scorer`.
     cv : int, splitter or iterable, default=None
-        As in ``GridSearchCV``; None is ``KFold(5)``.
+        As in ``GridSearchCV``; None is ``KFold(5)``, or a fold for each sequence if there are
+        fewer.
 
     Returns
     -------

@@ -54,7 +54,8 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
     cv : int, splitter, iterable, "leave-one-out" or None, default=None
         How sequences are left out: folds as in scikit-learn, or each in turn, in closed form. None:
         each in turn if n_rows · min(n_rows, n_features) is at most 4 million (with a kernel
-        n_rows², and without landmarks), else 5 folds.
+        n_rows², and without landmarks), else 5 folds, or one for each sequence if there are
+        fewer.
     scoring : str, callable or None, default="token_accuracy"
         Scorer of predicted labels, or the name of one in ``sklseq.metrics``, such as "span_f1";
         None is "token_accuracy". A scorer is called as ``scorer(answers, X, y)``, where ``answers``
@@ -295,7 +296,7 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
         X, weights = source.given
         rows = (X.lengths > 0) & (weights > 0)
         params = {} if groups is None else {"groups": groups}
-        return read_folds(5 if self.cv is None else self.cv, np.zeros(len(X)), rows, rows, **params)
+        return read_folds(self.cv, np.zeros(len(X)), rows, rows, **params)
 
     def _leaves_out_each(self, source: RowSource) -> bool:
         if self.cv is None:
