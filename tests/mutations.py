@@ -431,7 +431,7 @@ FAULTS = [
     ("estimators/crf/partial_fit.py", "list(y) if isinstance(y, Iterator) else y", "y", "test_wrong_calls"),
     ("features/_window.py", "roles & STATE, k", "roles, k", "test_composition"),
     ("features/_window.py", "dtype, self.roles_)\n\n    def _names", "dtype)\n\n    def _names", "test_composition"),
-    ("_lib/threads.py", "    check_n_jobs(n_jobs)\n    return", "    return", "test_fitted_parameters"),
+    ("_lib/threads.py", "    check_n_jobs(n_jobs)\n    if not", "    if not", "test_fitted_parameters"),
     ("estimators/semicrf/semicrf_segmenter.py", "terms[unseen | ", "terms[", "test_unseen_labels"),
     ("estimators/semicrf/semicrf_segmenter.py", "self.predict_labels(X), sample_weight=sample_weight", "self.predict_labels(X)", "test_unseen_labels"),
     ("_lib/callbacks.py", "_as_new(estimator) | reconstruct", "vars(estimator) | reconstruct", "test_callbacks"),

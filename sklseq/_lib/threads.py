@@ -6,10 +6,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from multiprocessing import current_process
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
+from joblib import effective_n_jobs, parallel_config
 from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
 from sklseq._lib.checks import is_number
@@ -28,7 +29,12 @@ def check_n_jobs(n_jobs: Any) -> None:
 def n_threads(n_jobs: int | None) -> int:
     """``n_jobs`` as a number of threads, checked."""
     check_n_jobs(n_jobs)
-    return effective_n_jobs(n_jobs)
+    if not current_process().daemon:
+        return effective_n_jobs(n_jobs)
+    # A worker of multiprocessing.Pool has no processes of its own, so that joblib's default backend
+    # would answer 1, with a warning.
+    with parallel_config("threading"):
+        return effective_n_jobs(n_jobs)
 
 
 class Threads:

@@ -395,7 +395,8 @@ def labels_to_segments(
 def _runs(flat: NDArray, outside: str) -> list[tuple[int, int, str]]:
     if flat.dtype.kind in "ib" and len(flat):
         raise ValueError(
-            f"Labels of segments are strings; got {flat[0].item()!r}: write the labels as strings."
+            f"Labels of segments are strings; got {flat[0].item()!r}: write the labels as strings, "
+            "such as [str(label) for label in labels]."
         )
     cuts = (np.flatnonzero(flat[1:] != flat[:-1]) + 1).tolist()
     bounds = [0, *cuts, len(flat)] if len(flat) else []

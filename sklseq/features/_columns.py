@@ -58,6 +58,8 @@ class Columns(NamedTuple):
         if self.form == "columns":
             plain = self._plain(name)
             return "tokens", plain or list(map(column_list, self.raw(name))), name
+        if self.form == "tokens":  # the name is not the user's
+            return "tokens", self.sequences, None
         if self.form != "rows":
             return self.form, self.sequences, name
         if name not in self.names:

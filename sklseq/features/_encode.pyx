@@ -29,7 +29,7 @@ cdef enum:
 def encode_column(
     list sequences,  # of token lists, of lists of rows, or of lists of dict rows
     str form,  # "tokens", "rows" or "dicts"
-    key,  # index (rows) or name (dicts) of the column
+    key,  # index (rows) or name (dicts) of the column; None: token lists without a name
     NameTable table,  # numbers of the tokens; extended if grow      IN / OUT
     Py_ssize_t first_code,  # code of the table's first token
     const int64_t[::1] starts,  # (n_sequences,) position of each sequence's first row
@@ -125,12 +125,12 @@ cdef inline object _named(object row, object name, Py_ssize_t s, Py_ssize_t t):
 
 
 cdef object _not_a_string(object token, Py_ssize_t s, Py_ssize_t t, object key):
-    where = f"column number {key}" if isinstance(key, int) else f"column {key!r}"
+    where = f", column number {key}," if isinstance(key, int) else f", column {key!r},"
     remedy = "Convert it with str() or decode it"
     if is_missing(token):
         remedy = "Fill it or drop the row"
     return ValueError(
-        f"X must hold strings; row {t} of sequence {s}, {where}, is {token!r} "
+        f"X must hold strings; row {t} of sequence {s}{'' if key is None else where} is {token!r} "
         f"({type(token).__name__}). {remedy}."
     )
 

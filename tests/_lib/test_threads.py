@@ -1,12 +1,14 @@
 """Threads: pieces in order, errors that do not depend on timing, interrupts that end all work."""
 
+import multiprocessing
 import threading
 import time
 
 import numpy as np
 import pytest
+from joblib import effective_n_jobs, parallel_config
 
-from sklseq._lib.threads import Threads
+from sklseq._lib.threads import Threads, n_threads
 from sklseq.objectives.scores.design import _linear
 
 
@@ -20,6 +22,17 @@ def test_answers_come_in_the_order_of_the_pieces(n_jobs, n_pieces):
     with Threads(n_jobs) as threads:
         assert threads.map(work, iter(range(n_pieces))) == [k * k for k in range(n_pieces)]
         assert threads.map(str, range(n_pieces)) == [str(k) for k in range(n_pieces)]
+
+
+@pytest.mark.filterwarnings("error")
+def test_workers_of_a_pool_of_processes_have_threads(monkeypatch):
+    cores = effective_n_jobs(-1)
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
+    assert [n_threads(n) for n in (1, 2, -1, None)] == [1, 2, cores, 1]
+    with parallel_config(n_jobs=3):
+        assert n_threads(None) == 3
+    with Threads(2) as threads:
+        assert threads.map(str, range(9)) == [*"012345678"]
 
 
 def test_the_caller_works_too():

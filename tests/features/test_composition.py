@@ -62,6 +62,22 @@ def pipeline(memory=None):
 pytestmark = pytest.mark.filterwarnings("ignore:CRFTagger did not converge")
 
 
+@pytest.mark.parametrize(
+    "extractor",
+    [TokenFeatures(), LexiconFeatures({"name": ["Anna"]}), SegmentFeatures(TokenFeatures()),
+     PerToken(CountVectorizer()), PerToken(OneHotEncoder())],
+)  # fmt: skip
+def test_errors_of_token_lists_name_sequence_and_row_and_no_column(extractor):
+    X = [["Anna", "sings"], ["Anna", None]]
+    with pytest.raises(ValueError, match=r"of (X|sequence)") as fitting:
+        clone(extractor).fit(X)
+    with pytest.raises(ValueError, match=r"of (X|sequence)") as reading:
+        clone(extractor).fit(X[:1] * 2).transform(X)
+    for error in (fitting, reading):
+        assert re.search("row 1 of sequence 1", str(error.value), re.IGNORECASE)
+        assert "column" not in str(error.value)
+
+
 def test_grid_search_over_the_parameters_of_extractors(data):
     X, y = data
     grid = {

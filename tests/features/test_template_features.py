@@ -513,10 +513,10 @@ def test_parameter_errors(parameters, message):
         ([{"w": ["a"]}, ["a"]], "sequence 1 is a list of strings, an earlier sequence is a"),
         ([["a"], [("a",)]], "sequence 1 is a list of tuples or lists of strings, an earlier"),
         ([[], [3]], r"Row 0 of sequence 1 of X must be a string, .* got 3 \(int\)"),
-        ([["a"], ["a", 3]], r"row 1 of sequence 1, column 'w', is 3 \(int\). Convert it with str"),
+        ([["a"], ["a", 3]], r"row 1 of sequence 1 is 3 \(int\). Convert it with str"),
         (
             [["a", None]],
-            r"row 1 of sequence 0, column 'w', is None \(NoneType\). Fill it or drop the row",
+            r"strings; row 1 of sequence 0 is None \(NoneType\). Fill it or drop the row",
         ),
         ([["a", float("nan")]], r"is nan \(float\). Fill it or drop the row"),
         ([["a", b"x"]], r"is b'x' \(bytes\). Convert it with str\(\) or decode it"),

@@ -282,7 +282,11 @@ def test_columns_are_selected_by_name_or_position(form):
         ({"functions": {"q": lambda t: t[2]}}, [["abc", "ab"]], "'q' fails for the token 'ab' "),
         ({}, [], "X holds no sequences"),
         ({}, [[3]], "Row 0 of sequence 0 of X must be a string"),
-        ({}, [["a", None]], "row 1 of sequence 0, column 'w', is None"),
+        (
+            {},
+            [["a", None]],
+            r"strings; row 1 of sequence 0 is None \(NoneType\). Fill it or drop the row",
+        ),
         ({}, ["abc"], "Sequence 0 of X must be a mapping of columns"),
     ],
 )
