@@ -245,3 +245,23 @@ def test_a_model_moves_a_run_to_its_minimum(l1):
             pass
     assert search.value == pytest.approx(1 + 2000 * l1, abs=0.02)
     assert search.history.metric is metric
+
+
+@pytest.mark.parametrize("l1", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("shift", "form"), [(0.0, np.array), (10.0, np.array), (0.0, sparse.csr_matrix)]
+)
+@pytest.mark.parametrize("solver", ["auto", "lbfgs", "adagrad", "dual"])
+def test_float32_rows_end_where_double_ones_do(solver, shift, form, l1):
+    # All that decides about the end of a run must take vectors of both types.
+    if solver == "dual" and l1:
+        pytest.skip("the dual solver takes no l1")
+    rng = np.random.default_rng(4)
+    y = np.repeat(rng.integers(0, 4, 100), 40)
+    x = shift + np.eye(4)[y] + 2 * rng.normal(size=(4000, 4))
+    double, single = (
+        CRFTagger(solver=solver, l1=l1, tol=1e-3).fit([form(x.astype(kind))], [y])
+        for kind in (np.float64, np.float32)
+    )
+    assert single.coef_.dtype == np.float32
+    assert single.objective_ == pytest.approx(double.objective_, rel=1e-3)
