@@ -34,8 +34,9 @@ from threadpoolctl import threadpool_limits
 from sklseq import CRFTagger, RowBlocks, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import resolve_constraints
+from sklseq.data.input_kinds import blocks_of
+from sklseq.data.label_blocks import label_blocks
 from sklseq.data.partial_blocks import CodedLabels
-from sklseq.data.row_blocks import blocks_of, label_blocks
 from sklseq.datasets import make_connections, read_kdd99
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, plan_gradient

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklseq.data.label_blocks import item_blocks
 from sklseq.data.labels import check_counts
 from sklseq.data.partial_labels import AllowedLabels, Choices, PartialLabels
-from sklseq.data.row_blocks import item_blocks
 
 
 class CodedLabels(NamedTuple):

@@ -1,4 +1,4 @@
-"""Sequences whose rows and labels are read in blocks, for sequences that exceed memory.
+"""Sequences whose rows are read in blocks, for sequences that exceed memory.
 
 See :class:`RowBlocks` for the possible sources. Readers receive checked blocks of a requested
 size; errors name the block.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,17 +18,13 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from sklseq._lib.checks import check_names, check_number, is_number
-from sklseq._lib.checksums import label_checksum
-from sklseq.data.labels import as_label_sequences, check_counts
-from sklseq.data.sequences import Sequences, check_entries, first_not_finite
+from sklseq.data.sequences import check_entries, first_not_finite
 from sklseq.data.store import CORRUPT, read_npy_header
 from sklseq.data.table_cache import cache_table, write_blocks
 from sklseq.data.table_files import SUFFIXES, TableColumn, TableRows, is_table_file, table_names
 
 # Rows of a block, unless memory is short.
 BLOCK_ROWS = 4096
-# Memory maps of at least this many bytes are always read in blocks.
-LARGE_MAP = 1 << 28
 AGAIN = "a source must yield the same rows in each pass; a function must return a new iterator."
 
 
@@ -342,11 +338,11 @@ def iterate_blocks(
         n = source.source.shape[0]
         parts = (source.rows(a, min(a + block_rows, n)) for a in range(0, n, block_rows))
     else:
-        parts = _iterate(source.source, where)
+        parts = iterate(source.source, where)
     blocks = _checked(parts, where, finite, width)
     if not source.random_access and source.limits != (0, None):
         blocks = _within(blocks, *source.limits)
-    return _recut(blocks, block_rows)
+    return recut(blocks, block_rows)
 
 
 def _within(blocks: Iterator, first: int, last: int | None) -> Iterator:
@@ -447,7 +443,7 @@ class _Member:
         return np.frombuffer(values, self.dtype)
 
 
-def _iterate(source: Any, where: str) -> Iterator:
+def iterate(source: Any, where: str) -> Iterator:
     # The blocks of the source; any error of a user's reader is raised with the block's number.
     k = 0
     try:
@@ -542,7 +538,7 @@ def _check_finite(block: Any, k: int, first: int, where: str) -> None:
         )
 
 
-def _recut(blocks: Iterable, block_rows: int) -> Iterator[tuple[Any, str]]:
+def recut(blocks: Iterable, block_rows: int) -> Iterator[tuple[Any, str]]:
     # Join small blocks and cut large ones to ``block_rows`` rows; name the source's blocks.
     held, n, begin = [], 0, 0
     for k, block in enumerate(blocks):
@@ -571,185 +567,9 @@ def _join(blocks: list) -> Any:
     return np.concatenate(blocks)
 
 
-# ---------------------------------------------------------------------- labels
-
-
-class LabelBlocks:
-    """Labels of one sequence, read in blocks.
-
-    Parameters
-    ----------
-    source : array-like of labels, or a function or iterable that yields such arrays
-    number : int
-        Number of the sequence in error messages.
-    """
-
-    def __init__(self, source: Any, number: int):
-        self.source, self.number = source, number
-        self.sums: list | None = None  # checksums of the first pass
-        self.whole = not (callable(source) or _iterates_only(source))
-        known = isinstance(source, np.ndarray) and source.ndim == 1 and source.dtype.kind in "biuU"
-        if self.whole and not known:
-            self.source = self._flat(source, 0)
-
-    @property
-    def one_shot(self) -> bool:
-        return isinstance(self.source, Iterator)
-
-    def read(self, where: str, block_rows: int = BLOCK_ROWS) -> Iterator[np.ndarray]:
-        """Yield flat arrays of labels; raise if they differ from those of the first pass."""
-        blocks = _iterate(self.source, f"the labels of {where}")
-        if self.whole:
-            starts = range(0, len(self.source), block_rows)
-            blocks = (self.source[a : a + block_rows] for a in starts)
-        sums = []
-        for labels, names in _recut(self._of_one_kind(blocks), block_rows):
-            sums.append(label_checksum(labels))
-            k = len(sums) - 1
-            if self.sums is not None and self.sums[k : k + 1] != sums[-1:]:
-                raise self._changed(f"{names}, labels {k * block_rows} and on", where)
-            yield labels
-        if self.sums is not None and len(sums) < len(self.sums):
-            raise self._changed(f"fewer labels than the {len(self.sums)} blocks first read", where)
-        self.sums = sums
-
-    def _flat(self, block: Any, row: int) -> np.ndarray:
-        return as_label_sequences([block], first=(self.number, row))[0]
-
-    def _of_one_kind(self, blocks: Iterable) -> Iterator[np.ndarray]:
-        # NumPy would join integers and strings to strings without an error.
-        kind, row = None, 0
-        for block in blocks:
-            labels = self._flat(block, row)
-            if len(labels) and labels.dtype.kind != (kind or labels.dtype.kind):
-                raise ValueError(
-                    f"Label {labels[0].item()!r} of y, at row {row} of sequence {self.number}, is "
-                    "of another kind than the labels before it; all labels must be of one kind: "
-                    "convert them."
-                )
-            if len(labels):
-                kind, row = labels.dtype.kind, row + len(labels)
-            yield labels
-
-    def _changed(self, what: str, where: str) -> BlockError:
-        return BlockError(
-            f"The labels of {where} differ from those that were first read ({what}); {AGAIN}"
-        )
-
-    def reader(self, where: str) -> Callable[[int], np.ndarray]:
-        """Return a function ``take(n)`` that returns the next n labels, fewer at the end."""
-        blocks, held = self.read(where), []
-
-        def take(n: int) -> np.ndarray:
-            nonlocal held
-            while sum(map(len, held)) < n:
-                block = next(blocks, None)
-                if block is None:
-                    break
-                held.append(block)
-            flat = np.concatenate(held) if held else np.zeros(0, dtype=np.int64)
-            held = [flat[n:]] if len(flat) > n else []
-            return flat[:n]
-
-        return take
-
-
-def _iterates_only(source: Any) -> bool:
+def iterates_only(source: Any) -> bool:
+    """Whether ``source`` is an iterator or an iterable without a length."""
     return hasattr(source, "__iter__") and not hasattr(source, "__len__")
-
-
-# ---------------------------------------------------------------------- X and y
-
-
-def _is_matrix(x: Any) -> bool:
-    is_array = isinstance(x, np.ndarray) and x.ndim == 2 and x.dtype != object
-    return is_array or sparse.issparse(x)
-
-
-def _is_long(sequence: Any) -> bool:
-    if isinstance(sequence, np.ndarray):  # small memory maps are treated as arrays
-        return isinstance(sequence, np.memmap) and sequence.nbytes >= LARGE_MAP
-    return not sparse.issparse(sequence) and (
-        isinstance(sequence, (RowBlocks, os.PathLike))
-        or callable(sequence)
-        or _iterates_only(sequence)
-    )
-
-
-def in_blocks(X: Any, *, maps: bool = True) -> bool:
-    """Whether X is a list with a sequence in blocks, or with large memory maps in total.
-
-    With ``maps=False``, memory maps do not count.
-    """
-    if not isinstance(X, (list, tuple)):
-        return False
-    if not maps:
-        others = (x for x in X if type(x) not in (dict, list, np.ndarray))
-        return any(_is_long(x) and not isinstance(x, np.ndarray) for x in others)
-    mapped = sum(x.nbytes for x in X if isinstance(x, np.memmap))
-    return mapped >= LARGE_MAP or any(_is_long(x) for x in X)
-
-
-def in_shards(X: Any) -> bool:
-    """Whether X is ``Shards``, a Dask bag or a list of delayed shards."""
-    one = X[0] if isinstance(X, (list, tuple)) and len(X) else X
-    return type(one).__module__.split(".")[0] == "dask" or hasattr(X, "to_delayed")
-
-
-def in_parts(X: Any) -> bool:
-    """Whether X is in shards or in blocks, of which one is in memory at a time."""
-    return in_shards(X) or in_blocks(X)
-
-
-def check_in_memory(X: Any) -> None:
-    """Raise if X is in shards or in blocks; memory maps of any size are taken as arrays."""
-    if in_blocks(X, maps=False):
-        raise ValueError(
-            "X holds sequences in blocks, which this method does not read; pass arrays, such as "
-            "numpy.concatenate(list(blocks.read())) of RowBlocks, or use fit or predict_proba of "
-            "CRFTagger, or predict, predict_blocks or score of a tagger."
-        )
-    if in_shards(X):
-        raise ValueError(
-            f"X is data in shards ({type(X).__name__}), which predict and score of a tagger read, "
-            "but not this method; call it for each shard."
-        )
-
-
-def holds_rows(X: Any) -> bool:
-    """Whether X is a list of 2-D arrays and sparse matrices only."""
-    return isinstance(X, (list, tuple)) and all(map(_is_matrix, X))
-
-
-def blocks_of(X: Any) -> list[RowBlocks]:
-    """Each sequence of X as ``RowBlocks``; arrays and matrices are cut without a copy."""
-    if isinstance(X, Sequences):
-        return [RowBlocks(rows) for rows in X]
-    for s, sequence in enumerate(X):
-        if not _is_matrix(sequence) and not _is_long(sequence):
-            raise ValueError(
-                f"Sequence {s} of X must be rows of numbers, because another sequence is in "
-                f"blocks; got {type(sequence).__name__}. Vectorise it first, e.g. with "
-                "DictFeatures."
-            )
-    return [x if isinstance(x, RowBlocks) else RowBlocks(x) for x in X]
-
-
-def label_blocks(y: Any, n_sequences: int) -> list[LabelBlocks]:
-    """Return the labels of each sequence as ``LabelBlocks``."""
-    if not isinstance(y, (list, tuple, np.ndarray)):
-        check_counts(n_sequences, f"a {type(y).__name__}")
-    check_counts(n_sequences, len(y))
-    return [LabelBlocks(labels, s) for s, labels in enumerate(y)]
-
-
-def item_blocks(labels: Any, number: int) -> Iterator:
-    """Yield the labels of sequence ``number`` as given, in blocks."""
-    if callable(labels) or _iterates_only(labels):
-        yield from _iterate(labels, f"the labels of sequence {number}")
-        return
-    for first in range(0, len(labels), BLOCK_ROWS):
-        yield labels[first : first + BLOCK_ROWS]
 
 
 def one_shot_error(name: str, needs: str) -> ValueError:

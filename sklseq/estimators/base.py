@@ -10,9 +10,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import LabellerBase
+from sklseq.data.input_kinds import in_blocks, in_parts, in_shards
 from sklseq.data.labels import LabelLists, PartialLabelError, encode_labels, find_codes
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
-from sklseq.data.row_blocks import RowBlocks, in_blocks, in_parts, in_shards
+from sklseq.data.row_blocks import RowBlocks
 from sklseq.data.segment_labels import Span
 from sklseq.data.sequences import Sequences, check_sample_weight, read_labels
 from sklseq.data.span_rules import SpanRules, find_by_rules, named_spans, span_rules

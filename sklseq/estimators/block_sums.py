@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklseq.data.input_kinds import blocks_of
+from sklseq.data.label_blocks import label_blocks
 from sklseq.data.labels import find_codes
-from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, blocks_of, label_blocks, with_last
+from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, with_last
 from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.estimators.decode_blocks import BlockDecoder, different_lengths
 from sklseq.estimators.validation import check_room

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklseq.data.input_kinds import blocks_of
+from sklseq.data.label_blocks import LabelBlocks, label_blocks
 from sklseq.data.labels import PartialLabelError, find_codes
 from sklseq.data.partial_blocks import read_codes
-from sklseq.data.row_blocks import BLOCK_ROWS, LabelBlocks, RowBlocks, blocks_of, label_blocks
+from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks
 from sklseq.data.sequences import check_sample_weight
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.validation import other_width

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.class_weight import compute_class_weight
 
 from sklseq._lib.checks import check_number
-from sklseq.data.row_blocks import check_in_memory
+from sklseq.data.input_kinds import check_in_memory
 from sklseq.data.sequences import (
     Sequences,
     as_numbers,

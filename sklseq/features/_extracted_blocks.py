@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, blocks_of, one_shot_error, with_last
+from sklseq.data.input_kinds import blocks_of
+from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, one_shot_error, with_last
 from sklseq.features._field import receptive_field
 
 

@@ -16,8 +16,8 @@ from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import EstimatorBase, as_fitted, check_plain_parameters
 from sklseq._lib.threads import check_n_jobs
 from sklseq.data.column_roles import with_transition_features
+from sklseq.data.input_kinds import in_blocks
 from sklseq.data.ones import all_ones, rows_of_ones
-from sklseq.data.row_blocks import in_blocks
 from sklseq.data.samples import not_a_table
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import LabelsLike, SequencesLike

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from sklseq._lib.checks import check_number
 from sklseq._lib.estimator import clone_part, fitted_property
-from sklseq.data.row_blocks import in_blocks
+from sklseq.data.input_kinds import in_blocks
 from sklseq.data.sequences import STATE, Sequences, as_sequences
 from sklseq.data.types import DTypeLike
 from sklseq.features._conjoin import Conjunctions, parse_conjunctions

@@ -14,8 +14,9 @@ from sklseq._lib._checksum import checksum
 
 from sklseq import CRFTagger, HMSVMTagger, RowBlocks, Sequences, ZScoreTagger, ZScoreTaggerCV
 from sklseq._lib.checksums import label_checksum, row_checksum
-from sklseq.data import row_blocks as blocks_module
-from sklseq.data.row_blocks import BlockError, blocks_of, in_blocks, iterate_blocks
+from sklseq.data import input_kinds
+from sklseq.data.input_kinds import blocks_of, in_blocks
+from sklseq.data.row_blocks import BlockError, iterate_blocks
 from sklseq.objectives.scores.score_map import magnitudes
 
 GRADIENTS = ["emp", "forward-backward", "checkpoint"]
@@ -330,7 +331,7 @@ def test_slices_of_one_map_are_read_in_blocks_together(tmp_path, monkeypatch):
     X, y = np.split(x, 10), np.split(Y9, 10)
     tagger = CRFTagger().fit(X, y)
     assert not in_blocks(X)
-    monkeypatch.setattr(blocks_module, "LARGE_MAP", x.nbytes)
+    monkeypatch.setattr(input_kinds, "LARGE_MAP", x.nbytes)
     assert in_blocks(X)
     assert not in_blocks(X[:9])
     for rows, source in zip(X, blocks_of(X)):
@@ -343,7 +344,7 @@ def test_slices_of_one_map_are_read_in_blocks_together(tmp_path, monkeypatch):
     monkeypatch.undo()
     np.testing.assert_allclose(tagged.objective_, tagger.objective_, rtol=1e-6)
     assert predicted == tagger.predict(X)
-    monkeypatch.setattr(blocks_module, "LARGE_MAP", 1)
+    monkeypatch.setattr(input_kinds, "LARGE_MAP", 1)
     assert len(tagger.predict_proba(X)) == 10  # as large as X whatever is done
 
 

@@ -16,7 +16,8 @@ from sklearn.model_selection import GridSearchCV, KFold
 
 from sklseq import CRFTagger, RowBlocks, TimeBlockSplit
 from sklseq.data import table_files
-from sklseq.data.row_blocks import BlockError, label_blocks
+from sklseq.data.label_blocks import label_blocks
+from sklseq.data.row_blocks import BlockError
 
 N = 230
 X = np.round(np.random.default_rng(0).normal(size=(N, 3)), 3)

@@ -17,7 +17,8 @@ from scipy import sparse
 from sklseq import Sequences
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints
-from sklseq.data.row_blocks import blocks_of, label_blocks
+from sklseq.data.input_kinds import blocks_of
+from sklseq.data.label_blocks import label_blocks
 from sklseq.inference import (
     decode_online,
     entropy,

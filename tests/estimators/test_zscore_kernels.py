@@ -221,8 +221,8 @@ def test_what_needs_weights_of_features_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kernel": "rbf", "separate": True}, "kernel='rbf' needs a closed form"),
-        ({"kernel": "rbf", "moments": "dp"}, "kernel='rbf' needs a closed form"),
+        ({"kernel": "rbf", "separate": True}, "kernel='rbf' needs weights in closed form"),
+        ({"kernel": "rbf", "moments": "dp"}, "kernel='rbf' needs weights in closed form"),
         ({"kernel": "sigmoid"}, "kernel must be one of"),
         ({"kernel": "rbf", "gamma": -1}, "gamma must be above 0"),
         ({"kernel": "linear", "n_landmarks": 3}, "n_landmarks=3 needs a kernel between rows"),

@@ -10,8 +10,9 @@ from scipy import sparse
 from sklseq import CRFTagger, RowBlocks, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import resolve_constraints
+from sklseq.data.input_kinds import blocks_of
+from sklseq.data.label_blocks import label_blocks
 from sklseq.data.partial_blocks import CodedLabels
-from sklseq.data.row_blocks import blocks_of, label_blocks
 from sklseq.inference import forward_backward
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import Transitions

@@ -7,8 +7,8 @@ from sklearn import config_context
 
 from sklseq import CRFTagger, RowBlocks
 from sklseq._lib.threads import Threads
+from sklseq.data.input_kinds import blocks_of
 from sklseq.data.partial_blocks import read_codes
-from sklseq.data.row_blocks import blocks_of
 from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.block_source import BlockSource
 from sklseq.objectives.likelihood.long import LongData, Plan

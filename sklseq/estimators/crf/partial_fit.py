@@ -13,6 +13,8 @@ from scipy import sparse
 
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.constraints import Constraints, PathCheck, resolve_constraints
+from sklseq.data.input_kinds import blocks_of
+from sklseq.data.label_blocks import item_blocks
 from sklseq.data.labels import (
     PartialLabelError,
     as_label_sequences,
@@ -23,7 +25,7 @@ from sklseq.data.labels import (
     read_classes,
 )
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
-from sklseq.data.row_blocks import BLOCK_ROWS, blocks_of, item_blocks, with_last
+from sklseq.data.row_blocks import BLOCK_ROWS, with_last
 from sklseq.data.sequences import STATE, TRANSITION, Sequences
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.decode_blocks import different_lengths

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, blocks_of
+from sklseq.data.input_kinds import blocks_of
+from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks
 from sklseq.data.types import SequencesLike
 from sklseq.estimators.online.arriving import entries_for, potentials_of_parts
 from sklseq.inference.chain.linear_chain import Transitions

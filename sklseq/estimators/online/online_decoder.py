@@ -16,6 +16,7 @@ from sklseq._lib.callbacks import CallbackSupportMixin, fit_of_part, with_callba
 from sklseq._lib.checks import check_number
 from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter
 from sklseq._lib.threads import Threads, check_n_jobs
+from sklseq.data.input_kinds import in_blocks
 from sklseq.data.labels import (
     PartialLabelError,
     as_label_sequences,
@@ -26,7 +27,6 @@ from sklseq.data.labels import (
     unique_labels,
 )
 from sklseq.data.partial_labels import PartialLabels
-from sklseq.data.row_blocks import in_blocks
 from sklseq.data.segment_labels import labels_of_segments
 from sklseq.data.sequences import Sequences, check_sample_weight
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike

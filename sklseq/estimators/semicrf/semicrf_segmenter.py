@@ -59,7 +59,6 @@ from sklseq.estimators.weights import WeightsMixin
 from sklseq.inference.chain.linear_chain import (
     as_generator,
 )
-from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.segment.segment_closure import (
     SegmentRule,
     StepScores,
@@ -454,9 +453,6 @@ class SemiCRFSegmenter(
             )
         return scores, row, rows
 
-    def _row_transitions(self, X: SegmentPotentials) -> RowTransitions | None:
-        return transitions_of_starts(X, self.transition_, self.transition_coef_)
-
     def _map(self, plan: SegmentPlan, work) -> list:
         with Threads(self.n_jobs) as threads:
             return threads.map(lambda block: work(*block), plan.blocks(threads.n))
@@ -718,7 +714,8 @@ class SemiCRFSegmenter(
         fired = np.flatnonzero(data.label >= 0)
         psi = data.rows.rows[fired] @ self.coef_
         of = np.repeat(np.arange(len(X)), np.diff(data.plan.cells))[fired]
-        score = np.zeros(len(X))
+        program = self._program(X)
+        score = -self._sums(*program)[1]
         np.add.at(score, of, psi[np.arange(len(fired)), data.label[fired]])
         first = np.ones(len(codes), dtype=bool)
         first[1:] = gold.sequence[1:] != gold.sequence[:-1]
@@ -726,7 +723,7 @@ class SemiCRFSegmenter(
         terms = np.where(first, self.start_[codes], 0) + np.where(last, self.end_[codes], 0)
         later = np.flatnonzero(~first)
         terms[later] += transition_scores(
-            self.transition_ if (rows := self._row_transitions(X)) is None else rows,
+            self.transition_ if (rows := program[2].rows) is None else rows,
             data.plan.steps[gold.sequence[later]] + gold.start[later],
             codes[later - 1],
             codes[later],
@@ -734,7 +731,7 @@ class SemiCRFSegmenter(
         size = gold.stop - gold.start
         terms[unseen | (limits[codes] > 0) & (size > limits[codes])] = -np.inf
         np.add.at(score, gold.sequence, terms)
-        return score - self._sums(*self._program(X))[1]
+        return score
 
     def predict_nbest(self, X: SequencesLike, n: int = 10) -> list:
         """The ``n`` best segmentations of each sequence, with their log-probabilities.

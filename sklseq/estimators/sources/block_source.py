@@ -10,9 +10,11 @@ import numpy as np
 
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints, PathCheck, check_seen
+from sklseq.data.input_kinds import blocks_of
+from sklseq.data.label_blocks import label_blocks
 from sklseq.data.labels import PartialLabelError, cut_rows
 from sklseq.data.partial_blocks import CodedLabels, read_codes
-from sklseq.data.row_blocks import BlockError, blocks_of, label_blocks
+from sklseq.data.row_blocks import BlockError
 from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.estimators.sources.source import RowSource, Source
 from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, Plan

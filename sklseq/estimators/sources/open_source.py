@@ -6,8 +6,8 @@ from typing import Any
 
 from sklearn import get_config
 
+from sklseq.data.input_kinds import holds_rows, in_blocks, in_shards
 from sklseq.data.labels import PartialLabelError
-from sklseq.data.row_blocks import holds_rows, in_blocks, in_shards
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.block_source import BlockSource
 from sklseq.estimators.sources.partial_source import BY_BLOCKS, NOTHING, PartialSource, Unlabelled

@@ -11,7 +11,7 @@ from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints, check_seen
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
-from sklseq.estimators.sources.shards import ShardError, Shards, named
+from sklseq.estimators.sources.shards import ShardError, Shards, named, shard_name
 from sklseq.estimators.sources.source import Source
 from sklseq.features import DictFeatures
 from sklseq.objectives.likelihood.long import Plan
@@ -114,11 +114,7 @@ class LocalShardSource(ShardSource):
         self.shards = shards
 
     def name(self, k: int) -> str:
-        try:
-            with self.named(k):
-                raise ValueError
-        except ShardError as error:
-            return str(error).removesuffix(": ")
+        return shard_name(k, self.shards.sources[k])
 
     def named(self, k: int) -> Any:
         """Context manager that adds the name of shard k to errors."""

@@ -174,6 +174,12 @@ def _read_one(source: Any, k: int) -> Any:
         return source() if callable(source) else source
 
 
+def shard_name(k: int, source: Any = None) -> str:
+    """Return the name of shard k in messages."""
+    file = f" ({os.fspath(source)!r})" if isinstance(source, (str, os.PathLike)) else ""
+    return f"Shard {k}{file}"
+
+
 @contextmanager
 def named(k: int, source: Any = None) -> Iterator[None]:
     """Add the name of shard k to errors inside the context."""
@@ -182,9 +188,8 @@ def named(k: int, source: Any = None) -> Iterator[None]:
     except (ShardError, MemoryError):
         raise
     except Exception as error:
-        name = f" ({os.fspath(source)!r})" if isinstance(source, (str, os.PathLike)) else ""
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        raise ShardError(f"Shard {k}{name}: {kind}{error}") from error
+        raise ShardError(f"{shard_name(k, source)}: {kind}{error}") from error
 
 
 def split_content(content: Any) -> tuple:

@@ -126,9 +126,7 @@ class ZScoreProblem:
         if tagger.moments == "dp":
             check_programs(self.sample, self.trained, self.cost)
         if not self.is_closed_form or tagger.separate:
-            check_natural(tagger)
-            check_linear(tagger)
-            check_unweighted(tagger)
+            check_closed_form(tagger)
 
     def solve(self) -> Solution:
         """Solve the linear system, and add constraints if ``separate`` asks for it."""
@@ -209,35 +207,22 @@ def pair_rule(tagger: Any) -> PairRule:
     return PairRule(tagger.transitions, tagger.transition_weight)
 
 
-def check_natural(tagger: Any) -> None:
-    """Raise ValueError if transitions are to be other than those of the largest z-score."""
-    given = f"transition_weight={tagger.transition_weight}"
+def check_closed_form(tagger: Any) -> None:
+    """Raise ValueError if a parameter needs weights in closed form, which this model has not."""
+    pairs = f"transition_weight={tagger.transition_weight}"
     if tagger.transitions != "covariance":
-        given = f"transitions={tagger.transitions!r}"
-    if not pair_rule(tagger).is_natural:
-        raise ValueError(
-            f"{given} needs weights in closed form: moments='exact', separate=False and "
-            "constrained='decoding'; otherwise use transitions='covariance' and "
-            "transition_weight=None."
-        )
-
-
-def check_linear(tagger: Any) -> None:
-    """Raise ValueError if there is a kernel and the method needs weights of features."""
-    if tagger.kernel != "linear":
-        raise ValueError(
-            f"kernel={tagger.kernel!r} needs a closed form: moments='exact', separate=False and "
-            "constrained='decoding'; otherwise use kernel='linear'."
-        )
-
-
-def check_unweighted(tagger: Any) -> None:
-    """Raise ValueError if ``class_weight`` is given and moments are sums over labelings."""
-    if tagger.class_weight is not None:
-        raise ValueError(
-            "class_weight needs a closed form: moments='exact', separate=False and "
-            "constrained='decoding'; otherwise use class_weight=None."
-        )
+        pairs = f"transitions={tagger.transitions!r}"
+    natural = "transitions='covariance' and transition_weight=None"
+    for wrong, given, instead in (
+        (not pair_rule(tagger).is_natural, pairs, natural),
+        (tagger.kernel != "linear", f"kernel={tagger.kernel!r}", "kernel='linear'"),
+        (tagger.class_weight is not None, "class_weight", "class_weight=None"),
+    ):
+        if wrong:
+            raise ValueError(
+                f"{given} needs weights in closed form: moments='exact', separate=False and "
+                f"constrained='decoding'; otherwise use {instead}."
+            )
 
 
 def is_free(allowed: Constraints) -> bool:

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sklseq.data.label_blocks import LabelBlocks
 from sklseq.data.partial_blocks import CodedLabels
 from sklseq.data.partial_labels import AllowedLabels
-from sklseq.data.row_blocks import LabelBlocks, one_shot_error
+from sklseq.data.row_blocks import one_shot_error
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import _chain, check_paths
 from sklseq.objectives.likelihood.block_sequence import AllowedSequence, BlockSequence
@@ -96,18 +97,13 @@ def plan_gradient(
     -------
     Plan
     """
-    gradient = "streaming" if gradient == "emp" else gradient
     factor = 8.0 * n_rows * _chain.padded_width(n_labels)
     kept = (4 if packed else 2) * factor
     allowed = budget if packed else min(budget, BLOCKS_KEPT)
-    why, or_checkpoint = f"forward-backward keeps {_size(kept)}, of {_size(allowed)} allowed", False
-    if gradient == "auto" and kept <= allowed:
-        gradient = "forward-backward"
-    elif gradient == "auto":
-        a_row, fixed = _sizes("streaming", n_labels)
-        fits = LEAST_ROWS * a_row + fixed <= budget
-        or_checkpoint = random_access and fits
-        gradient = "streaming" if fits or not random_access else "checkpoint"
+    why = f"forward-backward keeps {_size(kept)}, of {_size(allowed)} allowed"
+    or_checkpoint = False
+    if gradient == "auto":
+        gradient, or_checkpoint = _choose(kept <= allowed, n_labels, random_access, budget)
         why += "; checkpointing where labels rarely change" * or_checkpoint
     elif gradient == "checkpoint" and not random_access:
         raise ValueError(
@@ -115,21 +111,43 @@ def plan_gradient(
             "from the beginning; use gradient='streaming', or pass an array, a memory map or a "
             ".npy file."
         )
+    gradient = "streaming" if gradient == "emp" else gradient
     if gradient == "forward-backward" and packed:
         return Plan(gradient, None, n_rows, why)
     case = Stored if 2 * factor <= budget else StoredOnce
     passes = {"streaming": OnePass, "checkpoint": Checkpoints, "forward-backward": case}[gradient]
-    a_row, fixed = _sizes(gradient, n_labels)
-    needed = LEAST_ROWS * a_row + fixed
-    if budget < needed:
+    block_rows, keep = _fit_block(gradient, n_labels, budget)
+    return Plan(gradient, passes, block_rows, why, keep, or_checkpoint)
+
+
+def _choose(fits: bool, n_labels: int, random_access: bool, budget: float) -> tuple[str, bool]:
+    # The computation for gradient="auto", and whether checkpointing may replace it; ``fits``:
+    # whether forward-backward does.
+    if fits:
+        return "forward-backward", False
+    streams = _least("streaming", n_labels) <= budget
+    if streams or not random_access:
+        return "streaming", random_access
+    return "checkpoint", False
+
+
+def _fit_block(gradient: str, n_labels: int, budget: float) -> tuple[int, float]:
+    # Rows of a block, and bytes left for what ``Plan.keep`` names.
+    if budget < (needed := _least(gradient, n_labels)):
         raise ValueError(
             f"working_memory allows {_size(budget)}, but a block of {LEAST_ROWS} rows needs "
             f"{_size(needed)} with gradient={gradient!r}; raise it: "
             "sklearn.set_config(working_memory=<MiB>)."
         )
+    a_row, fixed = _sizes(gradient, n_labels)
     block_rows = min(BLOCK_ROWS, int((budget - fixed) // a_row))
-    keep = budget - fixed - block_rows * _sizes("checkpoint", n_labels)[0]
-    return Plan(gradient, passes, block_rows, why, keep, or_checkpoint)
+    return block_rows, budget - fixed - block_rows * _sizes("checkpoint", n_labels)[0]
+
+
+def _least(gradient: str, n_labels: int) -> float:
+    # Memory of the smallest block.
+    a_row, fixed = _sizes(gradient, n_labels)
+    return LEAST_ROWS * a_row + fixed
 
 
 def _sizes(gradient: str, n_labels: int) -> tuple[float, float]:
@@ -144,11 +162,8 @@ def _sizes(gradient: str, n_labels: int) -> tuple[float, float]:
 
 
 def _size(n_bytes: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if n_bytes < 1000 or unit == "GB":
-            return f"{n_bytes:.3g} {unit}"
-        n_bytes /= 1000
-    raise AssertionError
+    power = next((k for k in range(3) if n_bytes < 1000 ** (k + 1)), 3)
+    return f"{n_bytes / 1000**power:.3g} {('B', 'kB', 'MB', 'GB')[power]}"
 
 
 @contextmanager
@@ -285,9 +300,10 @@ class LongData(NamedTuple):
 
         ``labels`` have values of ``classes``, or codes of ``coded``.
         """
-        again = lambda weights: cls.of_blocks(  # noqa: E731
-            sources, labels, lengths, classes, weights, plan, coded
-        )
+
+        def again(weights: np.ndarray) -> LongData:
+            return cls.of_blocks(sources, labels, lengths, classes, weights, plan, coded)
+
         kept = np.flatnonzero(weights).tolist()
         sequences = [
             BlockSequence(sources[s], s, plan.block_rows, int(lengths[s]), plan.keep) for s in kept
