@@ -249,6 +249,35 @@ def warn_small_columns(
         )
 
 
+# Largest value of X, and its ratio to the root mean square of its column, from which training is
+# slowed down by the units, or by outliers.
+LARGE, FAR = 10.0, 20.0
+
+
+def scaling_advice(rows: Any) -> str:
+    """What to do about the column of the largest value; "" if the value is not large."""
+    if not (rows.nnz if sparse.issparse(rows) else rows.size):
+        return ""
+    values = rows.data if sparse.issparse(rows) else rows.ravel()
+    at = max(int(values.argmax()), int(values.argmin()), key=lambda k: abs(values[k]))
+    top = abs(float(values[at]))
+    if top <= LARGE:
+        return ""
+    column = int(rows.indices[at]) if sparse.issparse(rows) else at % rows.shape[1]
+    ratios = (rows[:, [column]].toarray() if sparse.issparse(rows) else rows[:, column]) / top
+    spread = float(np.sqrt(np.mean(np.square(ratios, dtype=np.float64))))
+    if FAR * spread >= 1:
+        return (
+            f", or scale the features, e.g. by PerToken(StandardScaler()): column {column} of X "
+            f"holds {values[at]:.3g}"
+        )
+    return (
+        f", or bring in outliers, which a StandardScaler leaves: column {column} of X holds "
+        f"{values[at]:.3g}, {1 / spread:.0f} times its root mean square. Clip it, take its log1p, "
+        "or use PerToken(QuantileTransformer())"
+    )
+
+
 def warn_new_attributes(
     estimator: BaseEstimator, X: SequencesLike, which: str = "that training did not begin with"
 ) -> None:

@@ -35,6 +35,7 @@ from sklseq.estimators.validation import (
     check_numbers,
     check_room,
     refuse_options,
+    scaling_advice,
     warn_new_attributes,
     warn_one_label,
     warn_small_columns,
@@ -349,7 +350,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
 
     def _set(self, problem, result) -> CRFTagger:
         problem.scores.design.release()  # so that its memory can hold the weights
-        self._warn(result, problem.classes)
+        self._warn(result, problem)
         trained = {"n_iter_": result.n_iter, "objective_": result.value}
         trained |= {"loss_curve_": result.history, "solver_": "+".join(problem.ran)}
         if problem.validation is not None:
@@ -361,14 +362,16 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         vars(self).update(fitted)
         return self
 
-    def _warn(self, result, classes: np.ndarray) -> None:
-        warn_one_label(classes)
+    def _warn(self, result, problem) -> None:
+        warn_one_label(problem.classes)
         if not result.converged:
+            X = getattr(problem.source, "X", None)  # None: rows are not in memory
+            advice = scaling_advice(X.rows) if isinstance(X, Sequences) else ""
             warnings.warn(
                 f"CRFTagger did not converge in {result.n_iter} iterations of at most "
                 f"max_iter={self.max_iter}: nothing shows that the objective, {result.value:.6g}, "
                 f"is within a fraction tol={self.tol} of its minimum; raise "
-                "max_iter, tol or l2, or scale features of very different or large magnitude.",
+                f"max_iter, tol or l2{advice}.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
