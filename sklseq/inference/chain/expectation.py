@@ -334,7 +334,9 @@ class _Blocks:
             with np.errstate(divide="ignore"):
                 psi = np.concatenate([np.log(self.p)[None], psi])
             row = sparse.vstack([self.h, row], format="csr")
-            rows = None if rows is None else rows.after_another_row()
+            if rows is not None:  # the additional row has no entries
+                entries = rows.i, rows.j, rows.score
+                rows = RowTransitions.unchecked(score, np.append(0, rows.indptr), *entries)
         row = sparse.hstack([row, self._entropies(len(psi), L)], format="csr")
         pair = sparse.hstack([pair, sparse.csr_matrix((L * L, 1))], format="csr")
         self._run(psi, score, row, pair, row_scores(rows, 0, len(psi), L))

@@ -121,11 +121,6 @@ class RowTransitions:
                 )
         return ordered
 
-    def after_another_row(self) -> RowTransitions:
-        """These scores with a row without entries before them."""
-        entries = self.i, self.j, self.score
-        return RowTransitions.unchecked(self.shared, np.append(0, self.indptr), *entries)
-
     @classmethod
     def unchecked(
         cls, shared: np.ndarray, indptr: np.ndarray, i: np.ndarray, j: np.ndarray,
