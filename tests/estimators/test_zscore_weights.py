@@ -88,6 +88,27 @@ def test_folds_score_as_a_grid_search_does(class_weight):
     assert_allclose(found.fit(X, y).cv_scores_[:, 0], expected, rtol=1e-12)
 
 
+def make_islands(seed):
+    """(X, y): four symbols, and a rare label that lasts."""
+    rng = np.random.default_rng(seed)
+    leaves = rng.random((2, 6, 1000)) < np.array([0.003, 0.01])[:, None, None]
+    y = np.zeros((6, 1000), dtype=int)
+    for t in range(1, 1000):
+        y[:, t] = y[:, t - 1] ^ np.where(y[:, t - 1], leaves[1, :, t], leaves[0, :, t])
+    symbols = np.array([[0.30, 0.20, 0.20, 0.30], [0.12, 0.38, 0.38, 0.12]]).cumsum(axis=1)
+    codes = (rng.random((6, 1000, 1)) > symbols[y]).sum(axis=2).clip(max=3)
+    return list(np.eye(4)[codes]), list(y)
+
+
+def test_balanced_weights_find_a_rare_label_that_lasts():
+    (X, y), (Z, wanted) = make_islands(0), make_islands(1)
+    frequent = 1 - np.mean(wanted)
+    assert 0.6 < frequent < 0.9
+    assert ZScoreTagger(transition_weight=2.0).fit(X, y).score(Z, wanted) == frequent
+    balanced = ZScoreTagger(class_weight="balanced", transition_weight=2.0).fit(X, y)
+    assert balanced.score(Z, wanted) > frequent + 0.6 * (1 - frequent)
+
+
 @pytest.mark.parametrize(
     ("options", "method", "message"),
     [
