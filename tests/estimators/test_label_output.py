@@ -114,6 +114,26 @@ def test_lists_and_arrays_hold_the_same_labels(name, convert):
         assert arrays.set_output(predict="list").predict(rows) == expected
 
 
+@pytest.mark.parametrize("of_segments", [False, True])
+def test_the_choice_of_an_online_decoder_goes_before_that_of_its_tagger(of_segments):
+    rows, y = problem(0) if of_segments else spans_data(4)
+    inner = SemiCRFSegmenter() if of_segments else CRFTagger()
+    decoder = OnlineDecoder(inner, strategy="closure" if of_segments else "step").fit(rows, y)
+    expected = decoder.predict(rows)
+    tagger = decoder.estimator_
+    for own, of_tagger, arrays in [
+        (None, "array", True), ("list", "array", False), ("array", "list", True),
+    ]:  # fmt: skip
+        tagger.set_output(predict=of_tagger)
+        found = decoder.set_output(predict=own).predict(rows)
+        assert isinstance(found, np.ndarray) == arrays
+        assert [list(labels) for labels in found] == expected
+    assert isinstance(clone(decoder).fit(rows, y).predict(rows), np.ndarray)
+    assert decoder.set_output(transform="default") is decoder
+    with pytest.raises(ValueError, match=r"The output of OnlineDecoder\.transform"):
+        decoder.set_output(transform="pandas")
+
+
 def test_strings_of_lists_are_shared():
     rows, y = problem(0)
     found = SemiCRFSegmenter().fit(rows, y).predict_labels(rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
@@ -27,10 +27,11 @@ from sklseq.data.labels import (
     unique_labels,
 )
 from sklseq.data.partial_labels import PartialLabels
+from sklseq.data.samples import not_a_table
 from sklseq.data.segment_labels import labels_of_segments
 from sklseq.data.sequences import Sequences, check_sample_weight
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
-from sklseq.estimators.label_output import as_chosen, cut_labels
+from sklseq.estimators.label_output import LabelOutputMixin, as_chosen, cut_labels
 from sklseq.estimators.online.arriving import chain_of
 from sklseq.estimators.online.items import check_items
 from sklseq.estimators.online.pipelines import (
@@ -115,7 +116,9 @@ def _labels_rows(decoder: OnlineDecoder) -> bool:
     return estimator is None or not decodes_segments(tagger_of(estimator)[1])
 
 
-class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, BaseEstimator):
+class OnlineDecoder(
+    LabelOutputMixin, CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, BaseEstimator
+):
     """Label a sequence while it is still arriving.
 
     A tagger labels a sequence after its end. This meta-estimator uses the scores of a tagger and
@@ -436,6 +439,29 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
                 column[s] = values
         return answer
 
+    def set_output(self, *, predict: str | None = None, transform: str | None = None) -> Self:
+        """Choose the form of predicted labels.
+
+        Parameters
+        ----------
+        predict : {"list", "array"} or None, default=None
+            As for :class:`CRFTagger`. Without a choice here, that of the tagger holds.
+        transform : {"default", None}, default=None
+            Form of :meth:`transform`, which is always ``Sequences``.
+
+        Returns
+        -------
+        self : estimator
+        """
+        if transform not in (None, "default"):
+            raise ValueError(not_a_table("The output of OnlineDecoder.transform"))
+        return super().set_output(predict=predict)
+
+    def _chooser(self, tagger: Any) -> Any:
+        # The estimator whose `set_output` holds.
+        chosen = "predict" in getattr(self, "_sklearn_output_config", {})
+        return self if chosen else tagger
+
     def predict(self, X: SequencesLike, *, valid: None = None) -> list[list[Any]]:
         """Labels of whole sequences as a stream would give them.
 
@@ -449,22 +475,23 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         Returns
         -------
         list of list
-            The labels of each sequence; after ``set_output(predict="array")`` of the tagger an
-            object array of arrays.
+            The labels of each sequence; after ``set_output(predict="array")`` of this object or of
+            the tagger an object array of arrays.
         """
         tagger = tagger_of(self._fitted())[1]
+        chooser = self._chooser(tagger)
         if valid is not None:
             raise ValueError(
                 "valid is a rule on whole sequences, but an OnlineDecoder emits labels before the "
                 "end; leave it out, or use predict of estimator_."
             )
         if decodes_segments(tagger):
-            return as_chosen(tagger, self._decode_segments(X).labels)
+            return as_chosen(chooser, self._decode_segments(X).labels)
         if in_blocks(X):
-            return as_chosen(tagger, self._decode_blocks(X).labels)
+            return as_chosen(chooser, self._decode_blocks(X).labels)
         potentials, delay = potentials_of(self, X)
         paths, _ = self._decode(potentials, delay)
-        return cut_labels(tagger, paths.labels, potentials.offsets)
+        return cut_labels(chooser, paths.labels, potentials.offsets)
 
     @available_if(_labels_rows)
     def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:
