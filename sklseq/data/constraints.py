@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sklseq.data.labels import first_cut, locate
-from sklseq.data.span_labels import SCHEMES, foreign_label, scheme_letters, split_prefix
+from sklseq.data.span_labels import (
+    SCHEMES,
+    did_you_mean,
+    foreign_label,
+    scheme_letters,
+    split_prefix,
+)
+from sklseq.data.types import ConstraintsLike
 
 Place = Callable[[int], str]
 
@@ -64,41 +71,90 @@ def allowed_transitions(
 
 
 def resolve_constraints(
-    constraints: str | ArrayLike | None, classes: ArrayLike, place: Place | None = None
+    constraints: ConstraintsLike | None, classes: ArrayLike, place: Place | None = None
 ) -> Constraints:
     """Turn the `constraints` parameter of an estimator into new masks.
 
     ``constraints``: None forbids nothing; a name is that of :func:`allowed_transitions`, also for
-    ``place``; a bool array (n_labels, n_labels) is True where the label of the row may be followed
-    by the label of the column, and allows all first and last labels. A ValueError tells what is
-    wrong.
+    ``place``; a list of tuples has the forbidden pairs, see :func:`forbid_pairs`; a mask
+    (n_labels, n_labels) of booleans, 0 and 1 is true where the label of the row may be followed by
+    the label of the column, and allows all first and last labels. A ValueError tells what is wrong.
     """
     n_labels = len(np.asarray(classes))
     if isinstance(constraints, str):
         if constraints not in SCHEMES:
             raise ValueError(
-                f"constraints must be None, {', '.join(map(repr, SCHEMES))} or a boolean mask of "
-                f"shape ({n_labels}, {n_labels}); got {constraints!r}."
+                f"constraints must be None, {', '.join(map(repr, SCHEMES))}, a list of forbidden "
+                f"pairs or a mask of shape ({n_labels}, {n_labels}); got {constraints!r}."
+                + did_you_mean(constraints)
             )
         return allowed_transitions(classes, constraints, place=place)
+    if are_pairs(constraints):
+        return forbid_pairs(constraints, classes)
     shape = n_labels, n_labels
     mask = np.ones(shape, bool) if constraints is None else _check_mask(constraints, n_labels)
     return Constraints(mask, np.ones(n_labels, bool), np.ones(n_labels, bool))
 
 
-def _check_mask(mask: ArrayLike, n_labels: int) -> NDArray[np.bool_]:
+def are_pairs(constraints: Any) -> bool:
+    """Whether ``constraints`` is a list of pairs, and not a mask made of tuples of booleans."""
+    if not isinstance(constraints, (list, tuple, set, frozenset)):
+        return False
+    if not all(isinstance(pair, tuple) for pair in constraints):
+        return False
+    values = [x for pair in constraints for x in pair]
+    return not values or not all(isinstance(x, (bool, np.bool_)) for x in values)
+
+
+def forbid_pairs(forbidden: Iterable[Any], classes: ArrayLike) -> Constraints:
+    """Constraints that forbid the pairs (label, next label).
+
+    (None, label) forbids a first label, (label, None) a last one. A ValueError names the first
+    entry that is no pair of labels.
+    """
+    labels = np.asarray(classes).tolist()
+    L, number = len(labels), {label: k for k, label in enumerate([*labels, None])}
+    allowed = np.ones((L + 1, L + 1), dtype=bool)  # last row: starts, last column: ends
+    for pair in forbidden:
+        if not isinstance(pair, tuple) or len(pair) != 2 or pair == (None, None):
+            raise ValueError(
+                "constraints as a list must be a list of forbidden pairs (label, next label), None "
+                f"standing for the beginning and the end; got {pair!r:.60}."
+            )
+        unknown = [x for x in pair if not isinstance(x, Hashable) or x not in number]
+        if unknown:
+            raise ValueError(
+                f"constraints names {unknown[0]!r}, which is no label; labels are "
+                f"{', '.join(map(repr, labels))}."
+            )
+        allowed[number[pair[0]], number[pair[1]]] = False
+    return Constraints(allowed[:L, :L].copy(), allowed[L, :L].copy(), allowed[:L, L].copy())
+
+
+def constraints_of_part(constraints: Any, classes: ArrayLike, seen: NDArray[np.bool_]) -> Any:
+    """Return the parameter ``constraints`` for data in which only some labels are ``seen``."""
+    if constraints is None or isinstance(constraints, str):
+        return constraints
+    if are_pairs(constraints):
+        known = {None, *np.asarray(classes)[seen].tolist()}
+        return [pair for pair in constraints if known.issuperset(pair)]
+    return resolve_constraints(constraints, classes).transition[np.ix_(seen, seen)]
+
+
+def _check_mask(given: ArrayLike, n_labels: int) -> NDArray[np.bool_]:
     try:
-        mask = np.array(mask)
+        mask = np.array(given)
     except ValueError:  # rows of different length
         mask = np.array(None)
-    # 0/1 integers are refused: they could be a list of forbidden label indices.
-    if mask.dtype != np.bool_ or mask.shape != (n_labels, n_labels):
+    is_mask = mask.dtype.kind in "biuf" and ((mask == 0) | (mask == 1)).all()
+    if not is_mask or mask.shape != (n_labels, n_labels):
         raise ValueError(
-            f"constraints given as a mask must be boolean of shape ({n_labels}, {n_labels}), one "
-            f"row and one column per label in the order of classes_; got dtype {mask.dtype}, "
-            f"shape {mask.shape}."
+            f"constraints given as a mask must be boolean, or 0 and 1, of shape ({n_labels}, "
+            f"{n_labels}), one row and one column per label in the order of classes_; got dtype "
+            f"{mask.dtype}, shape {mask.shape}. A list of forbidden pairs needs tuples (label, "
+            "next label)."
         )
-    return mask
+    return mask.astype(bool)
 
 
 def check_constraints(

@@ -111,8 +111,26 @@ def split_prefix(label: Any, letters: str, outside: str) -> tuple[str, str] | No
 
 def scheme_letters(scheme: str) -> str:
     if not isinstance(scheme, str) or scheme not in SCHEMES:
-        raise ValueError(f"scheme must be one of {', '.join(map(repr, SCHEMES))}; got {scheme!r}.")
+        known = ", ".join(map(repr, SCHEMES))
+        raise ValueError(f"scheme must be one of {known}; got {scheme!r}.{did_you_mean(scheme)}")
     return SCHEMES[scheme]
+
+
+# Letters of other names of schemes, sorted: BIO; IOBES, BIOES; BILOU, BIOUL; BMES, BMEWO.
+NAMED = {"bio": "iob2", "beios": "iobes", "bilou": "bilou"}
+MIDDLE = {"bems", "bemos", "bemow"}
+
+
+def did_you_mean(name: Any) -> str:
+    """Sentence that names the scheme of which ``name`` is another spelling; "" if there is none."""
+    if not isinstance(name, str):
+        return ""
+    if (near := name.lower()) not in SCHEMES:
+        letters = "".join(sorted(near))
+        if letters in MIDDLE:
+            return " In 'iobes', M is I, and W is S: rename the labels."
+        near = NAMED.get(letters, "")
+    return f" Did you mean {near!r}?" if near else ""
 
 
 def foreign_label(label: Any, scheme: str | None, outside: str, where: str = "") -> str:

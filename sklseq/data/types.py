@@ -22,6 +22,7 @@ __all__ = [
     "ChoiceLike",
     "ClassWeightLike",
     "ColumnsLike",
+    "ConstraintsLike",
     "DTypeLike",
     "FunctionsLike",
     "KernelLike",
@@ -52,6 +53,8 @@ LabelsLike: TypeAlias = Iterable[Iterable[Hashable | set[Any]]]
 ColumnsLike: TypeAlias = str | int | Sequence[str] | Sequence[int]
 # Chosen columns of rows: names, numbers or a mask, a regular expression, a function of a name.
 ChoiceLike: TypeAlias = str | re.Pattern[str] | Callable[[str], bool] | ArrayLike
+# Allowed transitions: a name, a mask, or the forbidden pairs (label, next label).
+ConstraintsLike: TypeAlias = str | ArrayLike | Collection[tuple[Any, Any]]
 # Costs of wrong labels: a name, a matrix, costs by (true label, wrong label), a function of these.
 LossLike: TypeAlias = "str | ArrayLike | Mapping[Any, float] | Callable[..., float]"
 # A kernel between rows: a name, or a function of two matrices of rows.

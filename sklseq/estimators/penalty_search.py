@@ -22,7 +22,7 @@ from sklseq._lib.checks import is_number
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import Threads
 from sklseq.data.column_roles import with_transition_features
-from sklseq.data.constraints import resolve_constraints
+from sklseq.data.constraints import constraints_of_part
 from sklseq.data.labels import PartialLabelError, split_labels
 from sklseq.data.partial_labels import PartialLabels, labels_in
 from sklseq.data.sequences import Sequences, read_labels
@@ -69,14 +69,13 @@ class Data(NamedTuple):
         return cls(rows, labels, training_weights(sample_weight, len(rows)), vectorizer)
 
     def restrict(self, tagger: Any, labels: np.ndarray) -> None:
-        """Restrict a mask of constraints and a loss matrix to the labels of some sequences."""
-        mask, loss = tagger.constraints, getattr(tagger, "loss", None)
-        if (mask is None or isinstance(mask, str)) and (loss is None or isinstance(loss, str)):
+        """Restrict constraints and a loss matrix to the labels of some sequences."""
+        given, loss = tagger.constraints, getattr(tagger, "loss", None)
+        if (given is None or isinstance(given, str)) and (loss is None or isinstance(loss, str)):
             return
         every = labels_in(np.concatenate(self.y[self.weights > 0]))
         seen = np.isin(every, labels_in(np.concatenate(labels)))
-        if mask is not None and not isinstance(mask, str):
-            tagger.constraints = resolve_constraints(mask, every).transition[np.ix_(seen, seen)]
+        tagger.constraints = constraints_of_part(given, every, seen)
         if loss is not None and np.shape(loss) == (len(every), len(every)):
             tagger.loss = np.asarray(loss)[np.ix_(seen, seen)]
 

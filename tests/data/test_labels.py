@@ -416,19 +416,50 @@ def test_resolved_constraints():
     assert resolved.start.all()
     assert resolved.end.all()
     assert not resolve_constraints([[False, False], [False, True]], [0, 1]).transition[0].any()
+    for same in (mask.astype(int), [[1, 0], [0, 1]], mask.astype(float), tuple(map(tuple, mask))):
+        assert_array_equal(resolve_constraints(same, [0, 1]).transition, mask, strict=True)
+
+
+def test_forbidden_pairs():
+    """A scheme written as pairs gives the masks of the scheme; 0 and 1 may be labels."""
+    classes = ["B-x", "I-x", "O"]
+    scheme = allowed_transitions(classes, "iob2")
+    pairs = {("O", "I-x"), (None, "I-x")}
+    for found, expected in zip(resolve_constraints(pairs, classes), scheme):
+        assert_array_equal(found, expected, strict=True)
+    found = resolve_constraints([(0, 1), (1, None)], [0, 1])
+    assert found.transition.tolist() == [[True, False], [True, True]]
+    assert found.start.all()
+    assert found.end.tolist() == [True, False]
+    assert all(mask.all() for mask in resolve_constraints([], classes))
 
 
 @pytest.mark.parametrize(
     ("constraints", "classes", "message"),
     [
-        ("bio", ["O"], r"constraints must be None, 'iob2', .* shape \(1, 1\); got 'bio'"),
+        (
+            "bio",
+            ["O"],
+            r"constraints must be None, 'iob2', .* \(1, 1\); got 'bio'\. Did you mean 'iob2'",
+        ),
+        ("IOB2", ["O"], "Did you mean 'iob2'"),
+        ("BIOUL", ["O"], "Did you mean 'bilou'"),
+        ("BIOES", ["O"], "Did you mean 'iobes'"),
+        ("bmes", ["O"], "In 'iobes', M is I, and W is S: rename the labels"),
+        ("spans", ["O"], "got 'spans'.$"),
         ("iob2", ["O", "name"], r"Label 'name' is not a span label; with scheme='iob2' labels"),
         ("iob2", ["O", "S-x"], r"Label 'S-x' is not a span label.* 'B-type', 'I-type'"),
         ("iobes", [0, 1], r"Label 0 is not a span label; with scheme='iobes'"),
-        ([[True]], ["a", "b"], r"boolean of shape \(2, 2\), .* got dtype bool, shape \(1, 1\)"),
-        ([[1, 0], [0, 1]], ["a", "b"], r"boolean of shape \(2, 2\), .* dtype int"),
-        ([[True], [True, False]], ["a", "b"], r"boolean of shape \(2, 2\), .* dtype object"),
-        (0.5, ["a"], r"boolean of shape \(1, 1\), .* got dtype float64, shape \(\)"),
+        ([[True]], ["a", "b"], r"boolean, or 0 and 1, of shape \(2, 2\), .* bool, shape \(1, 1\)"),
+        ([[1, 2], [0, 1]], ["a", "b"], r"0 and 1, of shape \(2, 2\), .* dtype int"),
+        ([[True], [True, False]], ["a", "b"], r"of shape \(2, 2\), .* dtype object"),
+        (0.5, ["a"], r"of shape \(1, 1\), .* got dtype float64, shape \(\)"),
+        ([["a", "b"]], ["a", "b"], r"pairs needs tuples \(label, next label\)"),
+        ([("a", "b", "a")], ["a", "b"], r"list of forbidden pairs .* got \('a', 'b', 'a'\)"),
+        ([(None, None)], ["a", "b"], "list of forbidden pairs"),
+        ([("a", "c")], ["a", "b"], "constraints names 'c', which is no label; labels are 'a', 'b'"),
+        ([("a", ["b"])], ["a", "b"], r"constraints names \['b'\]"),
+        ([(0, 1), (1, 0)], ["a", "b"], "constraints names 0, which is no label"),
     ],
 )
 def test_errors_of_constraints(constraints, classes, message):

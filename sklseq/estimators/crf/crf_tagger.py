@@ -23,6 +23,7 @@ from sklseq.data.span_rules import SpanRules, span_rules
 from sklseq.data.types import (
     ArrayLike,
     ChoiceLike,
+    ConstraintsLike,
     LabelsLike,
     RandomState,
     SequencesLike,
@@ -90,7 +91,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         ``l2`` is at least an eighth of the mean squared norm of a row (the number of its features,
         if all values are one). "dual" keeps 8 bytes for each row and label, and for each sequence
         and transition that has a weight; "auto" does not take it if that is more than four times
-        ``sklearn.get_config()["working_memory"]`` MiB.
+        ``sklearn.get_config()["working_memory"]`` MiB. "dual" and "adagrad" need the gradients
+        "auto" or "forward-backward".
     gradient : {"auto", "forward-backward", "checkpoint", "streaming"}, default="auto"
         Computation of gradients; all give the same numbers.
 
@@ -119,9 +121,11 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         function of a name. Names are those of dicts and attribute lists. None: the columns marked
         in ``X.roles``, which templates with ``B`` lines set. Trained by "adagrad" and "lbfgs", from
         sequences in memory or in blocks.
-    constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
-        Transitions that may occur, in training and in predictions: from rows to columns, in the
-        order of the sorted labels. The schemes also constrain the first and last label.
+    constraints : {"iob2", "iobes", "bilou"}, list of tuple, mask (n_labels, n_labels) or None
+        Transitions that may occur, in training and in predictions. The schemes also constrain the
+        first and last label. A list has the forbidden pairs (label, next label); (None, label)
+        forbids a first label, (label, None) a last one. A mask, of booleans or of 0 and 1, is true
+        for allowed transitions: from rows to columns, in the order of the sorted labels.
     boundaries : bool, default=True
         Whether first and last labels have weights of their own. False gives exactly the model of
         CRFsuite.
@@ -129,7 +133,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         Weight of Σ_s weight_s · H(p(· | x_s)), the entropy of the labelings of the sequences of
         which no label is known (sets of all labels count as not known), in the objective, so that
         the model labels them with confidence. 0 leaves these sequences out. On text, it lowers F1:
-        see the manual.
+        see the manual. Above 0, only with ``label_proportions=None``, sequences in memory,
+        ``gradient`` "auto" or "forward-backward" and, where labels are unknown, the solver "lbfgs".
     label_proportions : dict, or None, default=None
         Proportions of labels among the rows of X whose label is unknown in y (expectation
         constraints). The objective gets proportions_weight · N · KL(p̃ ‖ q): p̃ are these
@@ -138,7 +143,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         proportion. Rows with sets of labels do not count, unless these are all labels; without
         unknown labels, nothing changes. A value may itself be such a dict: its key is a column of X
         (its name if fit reads dicts, otherwise its number), and it applies to the rows where this
-        column is not 0.
+        column is not 0. Only with ``entropy_weight=0``, and the limits of ``entropy_weight``.
     proportions_weight : float, default=1.0
         Weight of this term; with 1, it counts as much as N labels drawn with these proportions.
     max_iter : int, default=500
@@ -256,7 +261,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         all_possible_states: bool = False,
         all_possible_transitions: bool = False,
         transition_features: ChoiceLike | None = None,
-        constraints: str | ArrayLike | None = None,
+        constraints: ConstraintsLike | None = None,
         boundaries: bool = True,
         entropy_weight: float = 0.0,
         label_proportions: Mapping[Any, Any] | None = None,

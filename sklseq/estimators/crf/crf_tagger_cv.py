@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 
-from sklseq.data.types import ArrayLike, ChoiceLike, RandomState
+from sklseq.data.types import ArrayLike, ChoiceLike, ConstraintsLike, RandomState
 from sklseq.estimators.crf.crf_path import CRFPath
 from sklseq.estimators.crf.crf_tagger import CRFTagger
 from sklseq.estimators.penalty_search import Axis, Data, PenaltySearchMixin, read_grid
@@ -51,7 +51,7 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
         weights.
     all_possible_states, all_possible_transitions : bool, default=False
     transition_features : None, list, array, str, re.Pattern or callable, default=None
-    constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
+    constraints : {"iob2", "iobes", "bilou"}, list of tuple, mask (n_labels, n_labels) or None
     boundaries : bool, default=True
     entropy_weight : float, default=0.0
     label_proportions : dict, or None, default=None
@@ -139,7 +139,7 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
         all_possible_states: bool = False,
         all_possible_transitions: bool = False,
         transition_features: ChoiceLike | None = None,
-        constraints: str | ArrayLike | None = None,
+        constraints: ConstraintsLike | None = None,
         boundaries: bool = True,
         entropy_weight: float = 0.0,
         label_proportions: Mapping[Any, Any] | None = None,

@@ -17,6 +17,7 @@ from sklseq.data.types import (
     ArrayLike,
     ChoiceLike,
     ClassWeightLike,
+    ConstraintsLike,
     KernelLike,
     LabelsLike,
     LossLike,
@@ -129,7 +130,7 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         :class:`CRFTagger`; for the linear kernel only. Their values are multiplied by
         ``transition_scale``. None: those that ``X.roles`` says, as templates with ``B`` lines set
         it.
-    constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
+    constraints : {"iob2", "iobes", "bilou"}, list of tuple, mask (n_labels, n_labels) or None
         Transitions that may occur, in training and in every answer, as in :class:`CRFTagger`.
     solver : {"auto", "bcfw", "working_set", "smoothing", "perceptron"}, default="auto"
         "bcfw": block-coordinate Frank–Wolfe, on w for the linear kernel and on the dual for
@@ -275,7 +276,7 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         boundaries: bool = True,
         class_weight: ClassWeightLike = None,
         transition_features: ChoiceLike | None = None,
-        constraints: str | ArrayLike | None = None,
+        constraints: ConstraintsLike | None = None,
         solver: str = "auto",
         average: bool | str = "auto",
         max_iter: int | None = None,

@@ -11,6 +11,7 @@ from sklseq.data.types import (
     ArrayLike,
     ChoiceLike,
     ClassWeightLike,
+    ConstraintsLike,
     KernelLike,
     LossLike,
     RandomState,
@@ -60,7 +61,7 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
     boundaries : bool, default=True
     class_weight : dict, "balanced" or None, default=None
     transition_features : None, list, array, str, re.Pattern or callable, default=None
-    constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
+    constraints : {"iob2", "iobes", "bilou"}, list of tuple, mask (n_labels, n_labels) or None
     solver : {"auto", "bcfw", "working_set", "smoothing"}, default="auto"
     average : bool or "auto", default="auto"
         With True, each model is trained anew.
@@ -145,7 +146,7 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
         boundaries: bool = True,
         class_weight: ClassWeightLike = None,
         transition_features: ChoiceLike | None = None,
-        constraints: str | ArrayLike | None = None,
+        constraints: ConstraintsLike | None = None,
         solver: str = "auto",
         average: bool | str = "auto",
         max_iter: int | None = None,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sklseq.data.column_roles import with_transition_features
-from sklseq.data.constraints import Constraints
+from sklseq.data.constraints import Constraints, forbid_pairs
 from sklseq.data.segment_labels import UNKNOWN, Segments, read_segments
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import STATE, TRANSITION
@@ -97,7 +97,7 @@ class SegmentSource:
 
     def allowed(self, forbidden: Any) -> Constraints:
         """Return masks of the parameter ``constraints``; raise if y violates them."""
-        allowed = allowed_pairs(forbidden, self.classes)
+        allowed = forbid_pairs(forbidden, self.classes)
         segments, codes = self.segments, self.codes
         first = np.append(True, segments.sequence[1:] != segments.sequence[:-1])
         last = np.append(first[1:], True)
@@ -165,28 +165,6 @@ def divide_weights(segmenter: Any, divisor: float) -> None:
 def label_limits(classes: np.ndarray, longest: int, outside: str | None) -> np.ndarray:
     """Return the largest number of steps of a segment of each label, 0 for any."""
     return np.where(classes == outside, 1, longest).astype(np.int64)
-
-
-def allowed_pairs(forbidden: Any, classes: np.ndarray) -> Constraints:
-    """Return masks of allowed transitions, starts and ends, given the forbidden pairs."""
-    labels = classes.tolist()
-    L, known = len(labels), {label: k for k, label in enumerate(labels)}
-    allowed = np.ones((L + 1, L + 1), dtype=bool)  # last row: starts, last column: ends
-    for pair in forbidden:
-        if not isinstance(pair, tuple) or len(pair) != 2 or set(pair) == {None}:
-            raise ValueError(
-                "constraints must be None or a list of forbidden pairs (label, next label), None "
-                f"standing for the beginning and the end; got {pair!r:.60}."
-            )
-        unknown = [label for label in pair if label is not None and label not in known]
-        if unknown:
-            raise ValueError(
-                f"constraints names {unknown[0]!r}, which no segment of y has; labels are "
-                f"{', '.join(map(repr, labels))}."
-            )
-        i, j = (L if label is None else known[label] for label in pair)
-        allowed[i, j] = False
-    return Constraints(allowed[:L, :L].copy(), allowed[L, :L].copy(), allowed[:L, L].copy())
 
 
 def _segments_of(segments: Segments, kept: np.ndarray) -> Segments:

@@ -10,6 +10,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 
+from sklseq.data.constraints import constraints_of_part
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.estimators.semicrf.segment_source import SegmentSource, divide_weights
 
@@ -72,8 +73,8 @@ def _held_out(segmenter: Any, source: SegmentSource, y: list, train, test) -> He
     model = clone(segmenter)
     model.set_params(calibrate=None, verbose=0, transition_features=columns)
     if segmenter.constraints is not None:
-        known = {None, *(label for s in train for _, _, label in y[s])}
-        pairs = [pair for pair in segmenter.constraints if known.issuperset(pair)]
+        seen = np.isin(source.classes, [label for s in train for _, _, label in y[s]])
+        pairs = constraints_of_part(list(segmenter.constraints), source.classes, seen)
         model.set_params(constraints=pairs)
     model.fit(X[train], [y[s] for s in train], weights[train])
     found = model.predict(X[test])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from sklseq.data.constraints import constraints_of_part
 from sklseq.data.labels import cut_rows
 from sklseq.data.sequences import Sequences
 from sklseq.estimators.folds import read_number
@@ -149,7 +150,9 @@ class LeaveOutSearch:
             return matrix if named else np.asarray(matrix)[np.ix_(seen, seen)]
 
         tagger = clone(self.problem.tagger).set_params(transition_weight=0.0)
-        tagger.loss, tagger.constraints = of_seen(tagger.loss), of_seen(tagger.constraints)
+        tagger.loss = of_seen(tagger.loss)
+        present = np.isin(np.arange(len(source.classes)), seen)
+        tagger.constraints = constraints_of_part(tagger.constraints, source.classes, present)
         codes, classes = codes.astype(np.int32), source.classes[seen]
         if isinstance(tagger.class_weight, Mapping):
             known = {label: tagger.class_weight.get(label, 1.0) for label in classes.tolist()}

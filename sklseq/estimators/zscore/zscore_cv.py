@@ -15,6 +15,7 @@ from sklseq._lib.threads import check_n_jobs
 from sklseq.data.types import (
     ArrayLike,
     ClassWeightLike,
+    ConstraintsLike,
     KernelLike,
     LabelsLike,
     LossLike,
@@ -82,7 +83,7 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
         As in :class:`ZScoreTagger`; they are drawn from the rows of each fold.
     cache_size : float, default=1000
         As in :class:`ZScoreTagger`.
-    constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
+    constraints : {"iob2", "iobes", "bilou"}, list of tuple, mask (n_labels, n_labels) or None
         Transitions that may occur in predictions, also during cross-validation.
     refine : int, default=0
     probability : bool, default=False
@@ -159,7 +160,7 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
         coef0: float = 0.0,
         n_landmarks: int | None = None,
         cache_size: float = 1000,
-        constraints: str | ArrayLike | None = None,
+        constraints: ConstraintsLike | None = None,
         refine: int = 0,
         probability: bool = False,
         n_jobs: int | None = None,

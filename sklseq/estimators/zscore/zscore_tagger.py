@@ -22,6 +22,7 @@ from sklseq.data.sequences import check_sample_weight, input_form, read_labels, 
 from sklseq.data.types import (
     ArrayLike,
     ClassWeightLike,
+    ConstraintsLike,
     KernelLike,
     LabelsLike,
     LossLike,
@@ -182,9 +183,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         result. "sampling": from random labelings.
     n_paths : int, default=100
         Labelings drawn of each sequence, for ``moments="sampling"``.
-    constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
-        Allowed transitions in predictions, from the label of the row to that of the column, in the
-        order of the sorted labels.
+    constraints : {"iob2", "iobes", "bilou"}, list of tuple, mask (n_labels, n_labels) or None
+        Transitions that may occur in predictions, as in :class:`CRFTagger`.
     constrained : {"decoding", "training"}, default="decoding"
         Where ``constraints`` hold. "training": b and C are sums over allowed labelings only, too.
         This takes tens of times as long as the closed form over all labelings and rarely improves
@@ -311,7 +311,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         cache_size: float = 1000,
         moments: str = "exact",
         n_paths: int = 100,
-        constraints: str | ArrayLike | None = None,
+        constraints: ConstraintsLike | None = None,
         constrained: str = "decoding",
         separate: bool = False,
         solver: str = "auto",
