@@ -139,6 +139,22 @@ def test_weights_in_float32_end_near_those_in_float64(seed):
     assert fitted[1].objective_ == pytest.approx(fitted[0].objective_, rel=0.01)
 
 
+@pytest.mark.parametrize("l2", [1e-6, 1e-8, 1e-10])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_objective_smaller_than_rounding_errors_warns(dtype, l2):
+    rng = np.random.default_rng(0)
+    A, X = rng.normal(size=(4, 3)), list(rng.normal(size=(30, 8, 4)).astype(dtype))
+    y = [(x @ A).argmax(axis=1) for x in X]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        model = CRFTagger(l2=l2, solver="lbfgs").fit(X, y)
+    exact = CRFTagger(l2=l2, solver="lbfgs", tol=1e-9, max_iter=5000)
+    least = exact.fit([x.astype(np.float64) for x in X], y).objective_
+    assert caught or model.objective_ == pytest.approx(least, rel=0.01)
+    assert not caught or dtype == np.float32
+    assert all("give X as float64" in str(warning.message) for warning in caught)
+
+
 def lasting(unit, n_rows):
     """Sequences of 1000 rows whose labels last for about 200, with columns in small units."""
     rng = np.random.default_rng(0)

@@ -371,12 +371,14 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         warn_one_label(problem.classes)
         if not result.converged:
             X = getattr(problem.source, "X", None)  # None: rows are not in memory
-            advice = scaling_advice(X.rows) if isinstance(X, Sequences) else ""
+            scaling = scaling_advice(X.rows) if isinstance(X, Sequences) else ""
+            advice = "raise max_iter, tol or l2"
+            if result.message == "rounding":
+                advice = "rounding prevents further steps: give X as float64, raise tol or l2"
             warnings.warn(
                 f"CRFTagger did not converge in {result.n_iter} iterations of at most "
                 f"max_iter={self.max_iter}: nothing shows that the objective, {result.value:.6g}, "
-                f"is within a fraction tol={self.tol} of its minimum; raise "
-                f"max_iter, tol or l2{advice}.",
+                f"is within a fraction tol={self.tol} of its minimum; {advice}{scaling}.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
