@@ -33,6 +33,7 @@ from sklseq.features._segment_parts import (
     LengthPart,
     LexiconPart,
     Part,
+    StepTemplate,
     TokenPart,
     Tokens,
     function_part,
@@ -405,6 +406,24 @@ def _tokens(extracted: Sequences | None, columns: Any, column: str | None) -> To
     if rows is None or column is not None:
         (words,), (codes,), offsets = distinct_tokens(columns, [column or columns.names[0]])
     return Tokens(offsets, rows, words, codes, None if columns is None else columns.sequences)
+
+
+def step_templates(
+    features: SegmentFeatures, n_token_features: int
+) -> list[tuple[StepTemplate, int]] | None:
+    """Return templates of the potentials of single steps, each with its part's first column.
+
+    None if some potentials do not depend on single tokens. ``n_token_features``: columns of the
+    fitted extractor.
+    """
+    found, first = [], 0
+    for part, values in zip(features._parts(features.lexicons_), features.values_):
+        templates = part.templates(n_token_features)
+        if templates is None:
+            return None
+        found += [(template, first) for template in templates]
+        first += part.n_columns(values, n_token_features)
+    return found
 
 
 class _Stored(NamedTuple):

@@ -59,6 +59,24 @@ class Potentials(NamedTuple):
     rows: Any
 
 
+class StepTemplate(NamedTuple):
+    """One potential of each step: of the last ``length`` tokens, the step's among them.
+
+    Attributes
+    ----------
+    length, kind : int
+    token : int or None
+        It has the features of the token at this distance from that of the step; beyond the ends
+        of the sequence and for None, the column ``mark`` of the part.
+    mark : int
+    """
+
+    length: int
+    kind: int
+    token: int | None
+    mark: int
+
+
 class Tokens:
     """The tokens of all sequences.
 
@@ -119,10 +137,15 @@ class Part:
 
     ``potentials(tokens, values, grow)`` finds columns in ``values``, a dict from name to column,
     and adds new names if ``grow``; ``names(values, token_names)`` are the names of its columns.
+    ``templates(n_token_features)``: the same potentials as ``StepTemplate``; None if they do not
+    depend on single tokens.
     """
 
     def potentials(self, tokens: Tokens, values: dict, grow: bool) -> list[Potentials]:
         raise NotImplementedError
+
+    def templates(self, n_token_features: int) -> list[StepTemplate] | None:
+        return None
 
     def n_columns(self, values: dict, n_token_features: int) -> int:
         return len(values)
@@ -158,6 +181,9 @@ class TokenPart(Part):
         row = np.full(len(start), rows.shape[0] - 1)
         row[seen] = number[start[seen] + self.shift]
         return [Potentials(self.kind, start, self.span, row, rows)]
+
+    def templates(self, n_token_features: int) -> list[StepTemplate]:
+        return [StepTemplate(self.span, self.kind, self.shift - self.span + 1, n_token_features)]
 
     def n_columns(self, values: dict, n_token_features: int) -> int:
         return n_token_features + 1
@@ -286,12 +312,15 @@ class LengthPart(Part):
 
     def potentials(self, tokens: Tokens, values: dict, grow: bool) -> list[Potentials]:
         eye, out = sparse.identity(self.n_columns(values, 0), format="csr"), []
-        kinds = [(EXACT, k) for k in range(1, self.longest + 1)]
-        kinds += [(OPEN_END, k + 1) for k in self.thresholds]
-        for column, (kind, length) in enumerate(kinds):
+        for length, kind, _, column in self.templates(0):
             start = np.flatnonzero(tokens.from_here >= length)
             out.append(Potentials(kind, start, length, np.full(len(start), column), eye))
         return out
+
+    def templates(self, n_token_features: int) -> list[StepTemplate]:
+        kinds = [(k, EXACT) for k in range(1, self.longest + 1)]
+        kinds += [(k + 1, OPEN_END) for k in self.thresholds]
+        return [StepTemplate(*one, None, column) for column, one in enumerate(kinds)]
 
     def n_columns(self, values: dict, n_token_features: int) -> int:
         return self.longest + len(self.thresholds)

@@ -98,6 +98,11 @@ class TokenTransform:
         return PackedRows(ends, indices, None, self.n_features_out_, offsets)
 
 
+def attributes_of(transform: TokenTransform, tokens: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return row ends and attributes of tokens, by a transform that reads one column."""
+    return transform._read(transform.names_table()[0], tokens)
+
+
 def distinct_tokens(
     columns: Columns, names: list[str]
 ) -> tuple[list[list[str]], np.ndarray, np.ndarray]:

@@ -5,11 +5,20 @@ import pickle
 
 import numpy as np
 import pytest
+from numpy.testing import assert_equal
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from sklseq import CRFTagger, OnlineDecoder, SemiCRFSegmenter
-from sklseq.features import SegmentFeatures
+from sklseq.estimators.online import segment_steps
+from sklseq.features import (
+    DictFeatures,
+    PerToken,
+    SegmentFeatures,
+    TokenFeatures,
+    WindowFeatures,
+)
 from sklseq.metrics import segments_to_labels
 from tests.online.test_online_futures import WORDS, sentences, with_types
 
@@ -142,16 +151,102 @@ def test_a_push_reads_the_tokens_that_new_potentials_depend_on(model, monkeypatc
     decoder = model.set_params(max_latency=None, lag=None)
     extractor, rng, read = decoder.estimator_[0], np.random.default_rng(2), []
     before, after = extractor.receptive_field
-    transform = SegmentFeatures.transform
+    transform, attributes_of = SegmentFeatures.transform, segment_steps.attributes_of
     monkeypatch.setattr(
         SegmentFeatures, "transform", lambda self, X: read.append(len(X[0])) or transform(self, X)
+    )
+    monkeypatch.setattr(
+        segment_steps,
+        "attributes_of",
+        lambda self, tokens: read.append(len(tokens)) or attributes_of(self, tokens),
     )
     stream = decoder.segment_stream()
     for token in rng.choice(WORDS, size=40).tolist():
         stream.push(token)
-    assert max(read) == before + extractor.max_span + after
+    alone = stream._scorer is not None  # potentials of single tokens and of lengths only
+    assert alone == (extractor.first == 0)
+    assert max(read) == before + (1 if alone else extractor.max_span) + after
     stream = pickle.loads(pickle.dumps(stream))
     assert len(stream._tokens) == before + extractor.max_span + after - 1
+
+
+def doubled(token):
+    return {"size": len(token) / 3, "first": token[0]}
+
+
+def as_dicts(x):
+    return [{"w": token} for token in x]
+
+
+def as_sizes(x):
+    return np.array([[len(token) / 7, token[0] < "Q"] for token in x])
+
+
+def survivors(beam):
+    """Scores of all entries, of the nodes of the newest boundary and of the old group."""
+    _, _, rows, _, of_label, _ = beam.state()
+    return [rows[0][:-1], of_label[:2]]
+
+
+TOKENS = {
+    "default": (None, list),
+    "hashed": (TokenFeatures(n_features=64, functions=[str.istitle]), list),
+    "rare": (TokenFeatures(min_count=2, dtype=np.float32), as_dicts),
+    "window": (WindowFeatures(TokenFeatures(prefixes=0, suffixes=1), before=1, after=2), list),
+    "numbers": (DictFeatures(), lambda x: [doubled(token) for token in x]),
+    "dense": (PerToken(StandardScaler()), as_sizes),
+}
+
+
+@pytest.mark.parametrize("tokens", TOKENS)
+def test_steps_from_few_tokens_have_the_scores_of_whole_windows(tokens):
+    # Bit by bit: scores of survivors, and what leaves, for random features, weights and pushes.
+    (X, y), rng, (extractor, form) = sentences(1), np.random.default_rng(3), TOKENS[tokens]
+    X, y = [form(x) for x in X], with_types(y)
+    some = 0
+    for k in range(5):
+        start, end, before, after = rng.integers(0, 3, size=4).tolist()
+        features = SegmentFeatures(
+            extractor, start=start, end=end, before=before, after=after, length=k % 2 == 0,
+            max_length=4, longer_than=[2] if k == 1 else (), min_count=1 + k % 3,
+            dtype=[np.float64, np.float32][k % 2],
+        )  # fmt: skip
+        model = make_pipeline(features, SemiCRFSegmenter()).fit(X, y)
+        model[-1].coef_[:] = rng.normal(size=model[-1].coef_.shape)
+        most = None if k < 3 else after + 3
+        decoder = OnlineDecoder(FrozenEstimator(model), strategy="closure", max_latency=most)
+        fast = decoder.fit(X, y).segment_stream()
+        slow = decoder.segment_stream()
+        assert fast._scorer is not None
+        slow._scorer = None
+        x = form(rng.choice(WORDS, size=30).tolist())
+        while len(x):
+            n = int(rng.integers(1, 5))
+            found = fast.push_many(x[:n])
+            assert found == slow.push_many(x[:n])
+            assert_equal(*(survivors(stream._beam) for stream in (fast, slow)))
+            x, some = x[n:], some + len(found)
+        assert fast.provisional == slow.provisional
+        assert fast.flush() == slow.flush()
+    assert some > 10
+
+
+def test_features_and_weights_that_are_not_finite_are_named_by_a_push():
+    X = [[[1.0], [2.0]], [[2.0]]] * 3
+    model = make_pipeline(SegmentFeatures(PerToken(StandardScaler())), SemiCRFSegmenter())
+    model.fit(list(map(np.array, X)), [[(0, 1, "a")], [(0, 1, "b")]] * 3)
+    scaler = model[0].extractor_.transformer_
+    decoder = OnlineDecoder(FrozenEstimator(model), strategy="closure").fit(X, None)
+    stream = decoder.segment_stream()
+    stream.push(np.array([1.0]))
+    scaler.scale_[:] = 1e-320
+    with pytest.raises(ValueError, match="features must be finite"), np.errstate(over="ignore"):
+        stream.push_many([np.array([1e8])] * 3)
+    scaler.scale_[:] = 1
+    model[-1].coef_[0] = np.nan
+    with pytest.raises(ValueError, match="holds NaN"):
+        stream.push_many([np.array([1.0])] * 3)
+    assert stream.n_seen == 1
 
 
 def test_a_bound_below_the_look_ahead_and_a_tagger_are_refused():

@@ -11,6 +11,7 @@ import numpy as np
 from sklseq._lib.estimator import fitted_parameter
 from sklseq.estimators.online.items import check_items, numbered_from, one_sequence
 from sklseq.estimators.online.pipelines import tagger_of
+from sklseq.estimators.online.segment_steps import StepScorer
 from sklseq.estimators.online.stream import StreamModel, alone
 from sklseq.estimators.semicrf.semicrf_segmenter import (
     SemiCRFSegmenter,
@@ -112,6 +113,7 @@ class SegmentStream:
         self._labels = self._segmenter.classes_.tolist()
         self._outside = fitted_parameter(self._segmenter, "outside")
         self._beam = self._rule.beam()
+        self._scorer = StepScorer.of(self._transformers, self._segmenter)
         self._lock = Lock()
         self._begin()
 
@@ -121,10 +123,11 @@ class SegmentStream:
         self.n_seen = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_beam": self._beam.state(), "_lock": None}
+        return vars(self) | {"_beam": self._beam.state(), "_scorer": None, "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _beam=state["_rule"].beam(), _lock=Lock())
+        self._scorer = StepScorer.of(self._transformers, self._segmenter)
         self._beam.restore(state["_beam"])
 
     @alone
@@ -216,17 +219,23 @@ class SegmentStream:
         return self._emissions(np.insert(found, 3, self.n_seen - 1 - self._model.after, axis=1))
 
     def _push(self, window: list, n_seen: int, known: int, settles: bool) -> np.ndarray:
-        # Add the steps up to ``known`` to the beam. The window ends with the newest token; only the
-        # tokens on which new potentials depend are used.
-        n, base = self._beam.n, n_seen - len(window)
+        # Add the steps up to ``known`` to the beam. The window ends with the newest token.
+        n, base, part = self._beam.n, n_seen - len(window), None
+        known = max(n, known)
+        if self._scorer is not None:
+            part = self._scorer.part(window, base, n, known)
+        part = self._part(window, base, n, known) if part is None else part
+        return allowed(self._beam.push(*part, settles))
+
+    def _part(self, window: list, base: int, n: int, known: int) -> tuple:
+        # Steps n to known - 1, from the potentials of the whole window.
         X = one_sequence(window)
         with numbered_from(lambda s, t: f"{base + t} of the stream"):
             for _, transformer in self._transformers:
                 X = transformer.transform(X)
             X = potentials_of(self._segmenter, X)
             steps = scores_of_steps(self._segmenter, X, self._max_span, continued=base > 0)
-        known = max(n, known)
-        return allowed(self._beam.push(*steps.part(n - base, known - base, base), settles))
+        return steps.part(n - base, known - base, base)
 
     @property
     def _n_kept(self) -> int:
