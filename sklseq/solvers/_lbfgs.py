@@ -45,6 +45,8 @@ UNEQUAL = 1e4
 # float32 end at "precision". (Of an objective of 0.037 in float32, which is the difference of much
 # larger sums, the last decrease was a quarter of the remaining excess, 1.4 tol.)
 FALLING, DIGITS = 10, 1e3
+# Smaller decreases are rounding even of an objective that is 0 at its minimum.
+NOTHING = 1e-10
 # `proved_excess` is computed when the bound by the gradient is at most this many times as large as
 # allowed. (It is met at 0.2 to 17 times: six corpora.)
 BOUND_NEAR = 32
@@ -228,7 +230,7 @@ def _still_falls(history: list, tol: float, dtype: np.dtype) -> bool:
     # Whether the last decrease is too large for a run that is done.
     first, last = abs(history[0]), abs(history[-1])
     digits = DIGITS * max(np.finfo(dtype).eps * last, np.finfo(np.float64).eps * first)
-    return FALLING * (max(history[-2:]) - history[-1]) > max(tol * last, digits)
+    return FALLING * (max(history[-2:]) - history[-1]) > max(tol * last, digits, NOTHING)
 
 
 def _verdict(

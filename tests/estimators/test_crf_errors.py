@@ -166,7 +166,7 @@ BAD = [
     ("gradient", "numerical"),
     ("constraints", "iob"),
     ("constraints", np.ones((2, 2), dtype=bool)),
-    ("constraints", np.ones((3, 3))),
+    ("constraints", np.full((3, 3), 0.5)),
 ]
 
 

@@ -123,7 +123,7 @@ def test_a_transition_weight_needs_the_closed_form(options):
 
 @pytest.mark.parametrize("value", [-1, np.nan, "auto", True])
 def test_bad_transition_weights(value):
-    with pytest.raises(ValueError, match="transition_weight must be a finite number"):
+    with pytest.raises(ValueError, match="transition_weight must be None or a finite number"):
         ZScoreTagger(transition_weight=value).fit(*make_data(0))
 
 

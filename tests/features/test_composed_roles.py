@@ -89,7 +89,7 @@ def check_tree(seed):
     both = np.concatenate([rows, rows], axis=1)
     assert_array_equal(np.ones(2 * len(names)) if both.roles is None else both.roles, [*roles] * 2)
     model = make_pipeline(tree, CRFTagger(solver="lbfgs", max_iter=4)).fit(X, y)
-    given = Sequences(sparse.csr_matrix(rows.rows.toarray()), rows.offsets, expected)
+    given = Sequences(sparse.csr_matrix(rows.rows), rows.offsets, expected)
     other = CRFTagger(solver="lbfgs", max_iter=4).fit(given, y)
     assert_allclose(model[-1].coef_, other.coef_, rtol=1e-9, atol=1e-12)
     assert not model[-1].coef_[expected == 2].any()

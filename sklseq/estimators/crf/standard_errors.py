@@ -99,7 +99,7 @@ def _open(tagger: Any, X: Any, y: Any, sample_weight: Any) -> RowSource:
             "Standard errors need sequences in memory; X holds blocks of rows or shards."
         )
     source.X = Sequences(source.X.rows.astype(np.float64), source.X.offsets)
-    source.roles = tagger._roles
+    source.roles = getattr(tagger, "_roles", None)
     return source
 
 
