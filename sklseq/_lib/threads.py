@@ -49,17 +49,8 @@ class Threads:
         self.n = n_threads(n_jobs)
         self._pool = ThreadPoolExecutor(self.n - 1) if self.n > 1 else None
 
-    def map(
-        self,
-        work: Callable[[Any], Any],
-        pieces: Iterable[Any],
-        stop: Callable[[], None] | None = None,
-    ) -> list[Any]:
-        """Return results in the order of the pieces; raise the error of the first failed piece.
-
-        Pieces that wait for one another, at most one a thread, need ``stop``, which ends their
-        waiting: it is called if an interrupt may have kept the calling thread from its piece.
-        """
+    def map(self, work: Callable[[Any], Any], pieces: Iterable[Any]) -> list[Any]:
+        """Return results in the order of the pieces; raise the error of the first failed piece."""
         pieces = list(pieces)
         if self._pool is None or len(pieces) < 2:
             return [work(piece) for piece in pieces]
@@ -67,10 +58,6 @@ class Threads:
         helpers = [self._pool.submit(queue.run) for _ in range(min(self.n, len(pieces)) - 1)]
         try:
             queue.run()
-        except BaseException:
-            if stop is not None:
-                stop()
-            raise
         finally:
             queue.stopped = True  # queue.run may have been interrupted
             wait(helpers)

@@ -159,7 +159,7 @@ class MarginProblem:
         if triples is not None:
             features = TransitionFeatures(X, triples, L, np.float64)
         data = source, X.offsets, codes, C
-        return StructuredHinge(*data, margin, self.averaging, n_own, features, self.threads)
+        return StructuredHinge(*data, margin, self.averaging, n_own, features)
 
     def _gram_matrix(self) -> np.ndarray:
         if self.gram is not None:

@@ -37,25 +37,12 @@ from libc.string cimport memcmp, memcpy
 from sklseq.objectives.margin._margin_distances cimport (
     distance_by_columns, distance_by_gram, find_differing, pair_distance,
 )
-from cpython.pythread cimport (
-    NOWAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
-)
-from libc.stdlib cimport calloc, free
 from sklseq._lib.lanes cimport Lanes8
-from sklseq._lib.prefetch cimport prefetch, prefetch_row
+from sklseq._lib.prefetch cimport prefetch_row
 from sklseq.inference.kernels._blocks cimport max_plus
 from sklseq.objectives.scores._gather cimport gather_row
 
 import numpy as np
-
-cdef extern from "sklseq/_lib/barrier.h":
-    ctypedef struct sklseq_waiter:
-        void* bed
-        long asleep
-    ctypedef struct sklseq_barrier:
-        long n, arrived, round, stopped
-    bint sklseq_wait(sklseq_barrier* barrier, sklseq_waiter* waiters, long me) noexcept nogil
-    void sklseq_stop(sklseq_barrier* barrier, sklseq_waiter* waiters) noexcept nogil
 
 # Slack of a sequence: linear, squared, or none allowed.
 SLACKS = ("l1", "l2", "hard")
@@ -83,32 +70,6 @@ def local_columns(const long long[::1] indptr, const int[::1] indices,
                 local[p] = number[indices[p]]
             most = n if n > most else most
     return np.asarray(local), most
-
-
-def grouped_columns(const long long[::1] indptr, const int[::1] indices, const int[::1] local,
-                    const double[::1] data, Py_ssize_t n):
-    """Entries of each row with those of columns 0, n, 2n, ... first, then 1, n + 1, ...
-
-    Returns (indices, local, data, where each group starts in each row).
-    """
-    cdef Py_ssize_t n_rows = indptr.shape[0] - 1, row, k, p, q = 0
-    cdef unsigned int m = <unsigned int> n
-    cdef int[::1] columns = np.empty_like(indices), numbers = np.empty_like(local)
-    cdef double[::1] values = np.empty_like(data)
-    cdef long long[:, ::1] cuts = np.empty((n_rows, n + 1), np.int64)
-    with nogil:
-        for row in range(n_rows):
-            for k in range(n):
-                cuts[row, k] = q
-                for p in range(indptr[row], indptr[row + 1]):
-                    if <unsigned int> indices[p] % m != <unsigned int> k:
-                        continue
-                    columns[q], numbers[q] = indices[p], local[p]
-                    if data.shape[0]:
-                        values[q] = data[p]
-                    q += 1
-            cuts[row, n] = q
-    return tuple(map(np.asarray, (columns, numbers, values, cuts)))
 
 
 def own_places(lengths, n_own):
@@ -151,81 +112,6 @@ def own_grams(const long long[::1] indptr, const int[::1] local, const double[::
 
 # Paths that a working set has room for at first.
 N_SLOTS = 8
-# Steps of a round are shortened if together they gain less than this fraction of the sum of what
-# each gains alone.
-cdef double LEAST_GAIN = 0.5
-# Sums over the steps of a round, one of each thread: by what sum alpha loss rises; of the slack,
-# the slope and the curvature; what steps gain alone; by what ||w||^2 rises; <w, change of w>
-cdef enum:
-    LOSS = 0
-    SLACK_SLOPE = 1
-    SLACK_CURVATURE = 2
-    ALONE = 3
-    SQUARE = 4
-    PRODUCT = 5
-    N_SUMS = 8                                 # a cache line
-
-
-cdef class Team:
-    """What threads share that go through rounds of sequences together.
-
-    In a *round*, each thread updates some sequences, all with the weights from before the round.
-    What that changes in coefficients of rows is written down as cells (row, label, value), and
-    what it changes in scores of transitions and ends is added up in `moved`. Then each thread adds
-    all cells to its part of the weights: to every n-th column of W, or to S of its rows.
-    """
-
-    cdef readonly Py_ssize_t n
-    cdef sklseq_barrier barrier
-    cdef sklseq_waiter* waiters
-    cdef int[:, ::1] rows, labels              # (n, number of cells)
-    cdef double[:, ::1] values
-    cdef double[:, :, ::1] moved               # (n, width + 2, width): pairs, first, last labels
-    cdef double[:, ::1] sums                   # (n, N_SUMS)
-    cdef long long[:, ::1] count               # (n, 8): of cells in column 0
-
-    def __cinit__(self, Py_ssize_t n, Py_ssize_t width):
-        cdef Py_ssize_t k
-        self.n = self.barrier.n = n
-        self.waiters = <sklseq_waiter*> calloc(n, sizeof(sklseq_waiter))
-        if self.waiters == NULL:
-            raise MemoryError()
-        for k in range(n):
-            self.waiters[k].bed = PyThread_allocate_lock()
-            PyThread_acquire_lock(self.waiters[k].bed, NOWAIT_LOCK)
-        self.moved = np.zeros((n, width + 2, width))
-        self.sums, self.count = np.zeros((n, N_SUMS)), np.zeros((n, 8), np.int64)
-        self.open(0)
-
-    def __dealloc__(self):
-        cdef Py_ssize_t k
-        if self.waiters == NULL:
-            return
-        for k in range(self.n):
-            if self.waiters[k].bed != NULL:
-                PyThread_free_lock(self.waiters[k].bed)
-        free(self.waiters)
-
-    def stop(self):
-        """End a wait for threads that will not come: until the next call of ``open``."""
-        sklseq_stop(&self.barrier, self.waiters)
-
-    def open(self, Py_ssize_t n_cells):
-        """Begin a pass, with room for so many cells of each thread."""
-        self.barrier.arrived = self.barrier.stopped = 0
-        if self.rows is None or self.rows.shape[1] < n_cells:
-            self.rows, self.labels = np.zeros((2, self.n, n_cells), np.int32)
-            self.values = np.zeros((self.n, n_cells))
-
-    cdef bint wait(self, Py_ssize_t me) noexcept nogil:
-        return sklseq_wait(&self.barrier, self.waiters, <long> me)
-
-    cdef double total(self, Py_ssize_t which) noexcept nogil:
-        cdef Py_ssize_t k
-        cdef double total = 0
-        for k in range(self.n):
-            total += self.sums[k, which]
-        return total
 
 
 cdef class HingeBlocks:
@@ -245,6 +131,8 @@ cdef class HingeBlocks:
         For other kernels, coefficients of rows.
     S : ndarray of shape (width, n_rows) or (width, 0)
         gram @ coef, transposed.
+    keeps : bool
+        Whether paths whose alpha becomes 0 stay in the working sets.
     v : ndarray of shape (n_triples,)
         Scores of transition features.
     late_* :
@@ -257,6 +145,7 @@ cdef class HingeBlocks:
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t unbounded         # a sequence whose dual has no maximum, or -1
     cdef public int averaging                  # 0: no, 1: all iterates alike, 2: later ones more
+    cdef public bint keeps
     cdef Py_ssize_t L, width, n_rows
     cdef int slack
     cdef double loss_offset, scale2, boundary2
@@ -275,7 +164,6 @@ cdef class HingeBlocks:
     cdef const int[::1] indices, local
     cdef const double[::1] data
     cdef double[:, ::1] W, late_W, local_change
-    cdef const long long[:, ::1] cuts          # (n_rows, n + 1): entries of a row of each thread
     cdef const double[::1] own                 # Gram matrices of single sequences
     cdef const long long[::1] own_start
     cdef const double[:, ::1] gram             # of the rows bound, and where sequences start there
@@ -297,20 +185,12 @@ cdef class HingeBlocks:
     cdef short[::1] found
     cdef int[::1] differing, at_hand           # rows of the sequence; those with psi up to date
     cdef Py_ssize_t n_at_hand
-    cdef Team team
-    cdef bint in_team                          # whether changes wait for the end of the round
-    cdef Py_ssize_t me                         # number in the team
-    cdef double alone                          # what the steps of this round gain alone
-    cdef double[:, ::1] base                   # (width + 2, width): scores from before the round
-    cdef long long[::1] mine, rows_of          # sequences of this round; rows of each thread
-    cdef Py_ssize_t n_mine
-    cdef double[:, ::1] alpha_before           # (n_slots, number in `mine`)
 
     def __init__(self, problem, cost, score, start, end, n_own, HingeBlocks shared=None):
         """problem: the StructuredHinge; cost, score, start and end: padded to ``width``.
 
-        At most ``n_own`` inner products of rows of the same sequence are kept. Working sets and
-        weights of states are those of ``shared``, if given: for the threads of a ``Team``.
+        At most ``n_own`` inner products of rows of the same sequence are kept. Working sets are
+        those of ``shared``, if given: then both may update different sequences at the same time.
         """
         zeros, averaging = np.zeros, problem.averaging
         self.offsets, self.y = problem.offsets, problem.y.astype(np.int16)
@@ -321,7 +201,7 @@ cdef class HingeBlocks:
         self.cost, self.loss_offset = cost, problem.loss.offset
         self.slack, self.averaging = SLACKS.index(problem.slack), averaging
         self.scale2, self.boundary2 = problem.scale**2, problem.boundary**2
-        self.count, self.unbounded = 0, -1
+        self.count, self.unbounded, self.keeps = 0, -1, False
         sets = {} if shared is None else shared.arrays
         self.arrays = a = {
             "score": score, "score_t": np.ascontiguousarray(score.T), "start": start, "end": end,
@@ -349,8 +229,7 @@ cdef class HingeBlocks:
         if self.linear:
             self._bind_rows(problem.source, n_own, shared)
             return
-        a["coef"] = sets["coef"] if sets else zeros((n_rows, self.width))
-        a["S"] = sets["S"] if sets else zeros((self.width, n_rows))
+        a["coef"], a["S"] = zeros((n_rows, self.width)), zeros((self.width, n_rows))
         a["late_coef"] = zeros((n_rows if averaging else 0, self.width))
         self.coef, self.late_coef = a["coef"], a["late_coef"]
         self.bind_gram(problem.gram, a["S"], problem.offsets[:-1])
@@ -376,11 +255,10 @@ cdef class HingeBlocks:
             self.local, self.own = local, own
         else:
             self.local, self.own, self.own_start = shared.local, shared.own, shared.own_start
-            self.indices, self.data, self.cuts = shared.indices, shared.data, shared.cuts
             most = shared.local_change.shape[0]
         self.local_change = np.zeros((max(most, 1), self.width))
         a = self.arrays
-        a["W"] = np.zeros((n_features, self.width)) if shared is None else shared.arrays["W"]
+        a["W"] = np.zeros((n_features, self.width))
         a["late_W"] = np.zeros((n_features if self.averaging else 0, self.width))
         self.W, self.late_W = a["W"], a["late_W"]
 
@@ -400,36 +278,17 @@ cdef class HingeBlocks:
             self.arrays[name] = np.concatenate([old, np.zeros_like(old)])
         self._bind_slots()
 
-    def share(self, HingeBlocks other, Py_ssize_t n_sequences=0):
-        """Take the working sets and the scores of transitions and ends of ``other``.
-
-        Make room for rounds of so many sequences.
-        """
+    def share(self, HingeBlocks other):
+        """Take the working sets of ``other``, after it has grown."""
         for name in ("paths", "alpha", "loss"):
             self.arrays[name] = other.arrays[name]
         self._bind_slots()
-        for name in ("score", "score_t", "start", "end"):
-            self.arrays[name][...] = other.arrays[name]
-        self.mine = np.zeros(n_sequences, np.int64)
-        self.alpha_before = np.zeros((self.paths.shape[0], n_sequences))
 
-    def join(self, Team team, Py_ssize_t me):
-        """Be number ``me`` of the team."""
-        self.team, self.me = team, me
-        if self.linear and me == 0:
-            self.indices, self.local, self.data, self.cuts = grouped_columns(
-                self.indptr, self.indices, self.local, self.data, team.n
-            )
-        self.rows_of = np.zeros(team.n, np.int64)
-        self.base = np.zeros((self.width + 2, self.width))
-
-    def has_grams(self, const long long[::1] order):
-        """Whether the inner products of the rows of each of these sequences are at hand."""
+    def drop(self, const long long[::1] order):
+        """Remove paths whose alpha is 0 from these sequences."""
         cdef Py_ssize_t k
         for k in range(order.shape[0]):
-            if self.linear and self.own_start[order[k]] < 0:
-                return False
-        return True
+            self.drop_inactive(order[k])
 
     # -------------------------------------------------------------- scores
 
@@ -711,18 +570,15 @@ cdef class HingeBlocks:
         self.move_links(self.offsets[s], a, b, T, self.scale2 * step)
         self.move_ends(self.start, self.late_start, a[0], b[0], self.boundary2 * step)
         self.move_ends(self.end, self.late_end, a[T - 1], b[T - 1], self.boundary2 * step)
-        if self.in_team:
-            self.note_moved(a, b, T, step)
         if gram == NULL:
             self.spread_changes(s)
             self.read_rows(s)
 
     cdef void spread_changes(self, Py_ssize_t s) noexcept nogil:
-        # `change`, of rows at hand, to W, or to coef and the scores of all rows
-        cdef Py_ssize_t r = self.offsets[s], t, j, m
+        # `change` to W, or to coef and the scores of all rows
+        cdef Py_ssize_t r = self.offsets[s], t, j
         cdef double x
-        for m in range(self.n_at_hand):
-            t = self.at_hand[m]
+        for t in range(self.offsets[s + 1] - r):
             for j in range(self.L):
                 x = self.change[t, j]
                 if x == 0:
@@ -775,22 +631,6 @@ cdef class HingeBlocks:
             if late > 0:
                 self.late_score[a[t - 1], a[t]] += late * x
                 self.late_score[b[t - 1], b[t]] -= late * x
-
-    cdef void note_moved(
-        self, const short* a, const short* b, Py_ssize_t T, double step
-    ) noexcept nogil:
-        # What `move_pairs` and `move_ends` add to scores, for the team
-        cdef Py_ssize_t t, me = self.me
-        for t in range(1, T):
-            if a[t] != b[t] or a[t - 1] != b[t - 1]:
-                self.team.moved[me, a[t - 1], a[t]] += self.scale2 * step
-                self.team.moved[me, b[t - 1], b[t]] -= self.scale2 * step
-        if a[0] != b[0]:
-            self.team.moved[me, self.width, a[0]] += self.boundary2 * step
-            self.team.moved[me, self.width, b[0]] -= self.boundary2 * step
-        if a[T - 1] != b[T - 1]:
-            self.team.moved[me, self.width + 1, a[T - 1]] += self.boundary2 * step
-            self.team.moved[me, self.width + 1, b[T - 1]] -= self.boundary2 * step
 
     cdef void move_links(
         self, Py_ssize_t r, const short* a, const short* b, Py_ssize_t T, double x
@@ -920,7 +760,6 @@ cdef class HingeBlocks:
             return 0
         self.move(s, a, b, n, step)
         self.shift_mass(s, low, high, step, most)
-        self.alone += step * (top - bottom - 0.5 * step * square)
         return top - bottom
 
     cdef void shift_mass(
@@ -950,12 +789,9 @@ cdef class HingeBlocks:
                 return
 
     cdef void leave(self, Py_ssize_t s) noexcept nogil:
-        # The end of an update: what its steps changed is known to all others from here on, or
-        # at the end of the round.
-        if self.in_team:
-            self.write_down(s)
-        else:
-            self.spread_changes(s)
+        # The end of an update: what its steps changed is known to all others from here on.
+        self.spread_changes(s)
+        if not self.keeps:
             self.drop_inactive(s)
         self.count += 1
 
@@ -968,37 +804,33 @@ cdef class HingeBlocks:
         added to the duality gap when it was updated. Returns how many of `order` were updated:
         fewer if slots ran out (`grow`), or the dual of `unbounded` has no maximum.
         """
-        cdef Py_ssize_t k
+        cdef Py_ssize_t k, s, search
+        cdef double v, gap
         with nogil:
             for k in range(order.shape[0]):
-                if self.size[order[k]] == self.paths.shape[0]:
-                    break
-                self.update(order[k], n_steps, accuracy, gaps, n_searches)
+                s = order[k]
+                if self.size[s] == self.paths.shape[0]:
+                    with gil:
+                        return k
+                self.read_scores(s)
+                for search in range(n_searches):
+                    if self.size[s] == self.paths.shape[0] or self.unbounded >= 0:
+                        break
+                    v = self.best_other(s)
+                    self.violations(s)
+                    gap = self.block_gap(s, v)
+                    if search == 0:
+                        gaps[s] = gap
+                    elif gap <= accuracy * gaps[s]:
+                        break
+                    if v > 0:
+                        self.admit(s, v)
+                    self.exchange_all(s, n_steps, accuracy)
+                self.leave(s)
                 if self.unbounded >= 0:
-                    break
-            else:
-                k = order.shape[0]
-        return k
-
-    cdef void update(self, Py_ssize_t s, Py_ssize_t n_steps, double accuracy, double[::1] gaps,
-                     Py_ssize_t n_searches) noexcept nogil:
-        cdef Py_ssize_t search
-        cdef double v, gap
-        self.read_scores(s)
-        for search in range(n_searches):
-            if self.size[s] == self.paths.shape[0] or self.unbounded >= 0:
-                break
-            v = self.best_other(s)
-            self.violations(s)
-            gap = self.block_gap(s, v)
-            if search == 0:
-                gaps[s] = gap
-            elif gap <= accuracy * gaps[s]:
-                break
-            if v > 0:
-                self.admit(s, v)
-            self.exchange_all(s, n_steps, accuracy)
-        self.leave(s)
+                    with gil:
+                        return k
+        return order.shape[0]
 
     def revisit(self, const long long[::1] order, Py_ssize_t n_steps, double accuracy,
                 double[::1] gaps):
@@ -1006,277 +838,26 @@ cdef class HingeBlocks:
 
         Writes into `gaps` what the gaps of the sequences would be, were there no other paths.
         """
-        cdef Py_ssize_t k
+        cdef Py_ssize_t k, s, p
+        cdef double v
         with nogil:
             for k in range(order.shape[0]):
-                self.update_known(order[k], n_steps, accuracy, gaps)
-                if self.unbounded >= 0:
-                    break
-
-    cdef void update_known(self, Py_ssize_t s, Py_ssize_t n_steps, double accuracy,
-                           double[::1] gaps) noexcept nogil:
-        cdef Py_ssize_t p
-        cdef double v = 0
-        gaps[s] = 0
-        if self.size[s] == 0:
-            return
-        self.read_disputed(s)
-        self.violations(s)
-        for p in range(self.size[s]):
-            v = self.g[p] if self.g[p] > v else v
-        gaps[s] = self.block_gap(s, v)
-        self.exchange_all(s, n_steps, accuracy)
-        self.leave(s)
-
-    # -------------------------------------------------------------- rounds of a team
-
-    def run_rounds(self, const long long[::1] order, const long long[::1] starts,
-                   Py_ssize_t n_steps, double accuracy, double[::1] gaps, Py_ssize_t n_searches):
-        """`optimize` in rounds, or `revisit` without searches; to be called by the whole team.
-
-        Round r has the sequences ``order[starts[r]:starts[r + 1]]``. The dual objective of a round
-        is a quadratic function of a common factor of all its steps, which is lowered from 1 to that
-        of the maximum where steps that are good alone are bad together. All sequences, each in
-        `order` once, need a free slot. Nothing is changed if the team is stopped before all have
-        come; from then on no thread waits for the interpreter.
-        """
-        cdef Py_ssize_t r, k
-        with nogil:
-            if not self.team.wait(self.me):
-                with gil:
-                    return
-            self.in_team = True
-            self.hold_base()
-            for r in range(starts.shape[0] - 1):
-                self.begin_round()
-                for k in range(starts[r], starts[r + 1]):
-                    if self.takes(order[k]):
-                        self.remember(order[k])
-                        if n_searches > 0:
-                            self.update(order[k], n_steps, accuracy, gaps, n_searches)
-                        else:
-                            self.update_known(order[k], n_steps, accuracy, gaps)
-                self.team.wait(self.me)
-                self.add_up_mine()    # only now have all read the sums of the round before
-                self.team.sums[self.me, SQUARE] = self.add_cells(1) + self.add_moved(1)
-                self.team.wait(self.me)
-                self.end_round()
-            self.in_team = False
-
-    cdef void begin_round(self) noexcept nogil:
-        cdef Py_ssize_t i, j
-        self.n_mine, self.alone, self.team.count[self.me, 0] = 0, 0, 0
-        for i in range(self.team.n):
-            self.rows_of[i] = 0
-        for i in range(self.width + 2):
-            for j in range(self.width):
-                self.team.moved[self.me, i, j] = 0
-
-    cdef bint takes(self, Py_ssize_t s) noexcept nogil:
-        # Whether s is for this thread: each is for the one with the fewest rows so far.
-        cdef Py_ssize_t k, least = 0
-        for k in range(1, self.team.n):
-            if self.rows_of[k] < self.rows_of[least]:
-                least = k
-        self.rows_of[least] += self.offsets[s + 1] - self.offsets[s]
-        return least == self.me
-
-    cdef void remember(self, Py_ssize_t s) noexcept nogil:
-        cdef Py_ssize_t k
-        for k in range(self.paths.shape[0]):
-            self.alpha_before[k, self.n_mine] = self.alpha[k, s] if k < self.size[s] else 0
-        self.mine[self.n_mine] = s
-        self.n_mine += 1
-
-    cdef void write_down(self, Py_ssize_t s) noexcept nogil:
-        # `change` as cells
-        cdef Py_ssize_t r = self.offsets[s], t, j, m, k = self.team.count[self.me, 0]
-        for m in range(self.n_at_hand):
-            t = self.at_hand[m]
-            for j in range(self.L):
-                if self.change[t, j] == 0:
+                s = order[k]
+                gaps[s] = 0
+                if self.size[s] == 0:
                     continue
-                self.team.rows[self.me, k] = <int> (r + t)
-                self.team.labels[self.me, k] = <int> j
-                self.team.values[self.me, k] = self.change[t, j]
-                self.change[t, j] = 0
-                k += 1
-        self.team.count[self.me, 0] = k
-
-    cdef void add_up_mine(self) noexcept nogil:
-        # The sums of this thread's steps; the slack's term is the (sum_p alpha_p)^2 / 4C of each
-        # sequence.
-        cdef Py_ssize_t m, k, s
-        cdef double x, change, mass, gain = 0, slope = 0, curvature = 0
-        for m in range(self.n_mine):
-            s = self.mine[m]
-            change, mass = 0, 0
-            for k in range(self.size[s]):
-                x = self.alpha[k, s] - self.alpha_before[k, m]
-                gain += x * self.loss[k, s]
-                mass += self.alpha_before[k, m]
-                change += x
-            if self.slack == SLACK_L2:
-                slope += mass * change / (2 * self.C[s])
-                curvature += change * change / (2 * self.C[s])
-        self.team.sums[self.me, LOSS] = gain
-        self.team.sums[self.me, SLACK_SLOPE] = slope
-        self.team.sums[self.me, SLACK_CURVATURE] = curvature
-        self.team.sums[self.me, ALONE] = self.alone
-
-    cdef void end_round(self) noexcept nogil:
-        # With f times all steps, the dual rises by f slope - f^2 curvature / 2.
-        cdef Py_ssize_t m
-        cdef double slope = self.team.total(LOSS) - self.team.total(SLACK_SLOPE)
-        cdef double curvature = self.team.total(SLACK_CURVATURE), square = self.team.total(SQUARE)
-        if slope - 0.5 * (square + curvature) < LEAST_GAIN * self.team.total(ALONE):
-            self.shorten(slope, curvature, square)
-        self.take_base()
-        for m in range(self.n_mine):
-            self.drop_inactive(self.mine[m])
-
-    cdef void shorten(self, double slope, double curvature, double square) noexcept nogil:
-        # The factor f of the maximum for all steps, which have been made with f = 1. The square of
-        # w rose by 2 <w, change> + <change, change>, of the w from before the round.
-        cdef Py_ssize_t m, k, s
-        cdef double f, product
-        self.team.sums[self.me, PRODUCT] = self.cell_product() + self.moved_product()
-        self.team.wait(self.me)
-        product = self.team.total(PRODUCT)
-        slope += product - square
-        curvature += 2 * product - square
-        f = slope / curvature if curvature > 0 else 1
-        f = 1 if f > 1 else (0 if f < 0 else f)
-        self.add_cells(f - 1)
-        self.add_moved(f - 1)
-        for m in range(self.n_mine):
-            s = self.mine[m]
-            for k in range(self.size[s]):
-                self.alpha[k, s] = f * self.alpha[k, s] + (1 - f) * self.alpha_before[k, m]
-        self.team.wait(self.me)
-
-    cdef double add_cells(self, double f) noexcept nogil:
-        # f times all cells to this thread's part of the weights of states; returns by what the
-        # square of the part rises.
-        cdef Py_ssize_t k, c, d, stop, p, row, j
-        cdef double x, value, total = 0
-        cdef double* weights
-        if not self.linear:
-            return self.add_scores(f)
-        for k in range(self.team.n):
-            c = 0
-            while c < self.team.count[k, 0]:
-                row, stop = self.team.rows[k, c], c + 1
-                while stop < self.team.count[k, 0] and self.team.rows[k, stop] == row:
-                    stop += 1
-                self.fetch(k, stop)
-                for p in range(self.cuts[row, self.me], self.cuts[row, self.me + 1]):
-                    weights, value = &self.W[self.indices[p], 0], f * self.value(p)
-                    for d in range(c, stop):
-                        x = value * self.team.values[k, d]
-                        j = self.team.labels[k, d]
-                        total += x * (2 * weights[j] + x)
-                        weights[j] += x
-                c = stop
-        return total
-
-    cdef void fetch(self, Py_ssize_t k, Py_ssize_t c) noexcept nogil:
-        # The weights that cell c of thread k changes, ahead of their change: another thread has
-        # them in its cache.
-        cdef Py_ssize_t p, row = self.team.rows[k, c] if c < self.team.count[k, 0] else -1
-        while c < self.team.count[k, 0] and self.team.rows[k, c] == row:
-            for p in range(self.cuts[row, self.me], self.cuts[row, self.me + 1]):
-                prefetch(&self.W[self.indices[p], self.team.labels[k, c]])
-            c += 1
-
-    cdef double value(self, Py_ssize_t p) noexcept nogil:
-        return self.data[p] if self.data.shape[0] else 1
-
-    cdef double add_scores(self, double f) noexcept nogil:
-        # The same for kernels: to the scores S of this thread's rows, and their coefficients
-        cdef Py_ssize_t k, c, row, j, u, low = self.own_rows(self.me)
-        cdef Py_ssize_t high = self.own_rows(self.me + 1)
-        cdef double x, total = f * self.cell_product()
-        cdef const double* source
-        cdef double* target
-        for k in range(self.team.n):
-            for c in range(self.team.count[k, 0]):
-                row, j, x = self.team.rows[k, c], self.team.labels[k, c], f * self.team.values[k, c]
-                source, target = &self.gram[row, 0], &self.S[j, 0]
-                for u in range(low, high):
-                    target[u] += x * source[u]
-                if low <= row < high:
-                    self.coef[row, j] += x
-        return total + f * self.cell_product()
-
-    cdef Py_ssize_t own_rows(self, Py_ssize_t k) noexcept nogil:
-        # First row of thread k; S lies in different cache lines
-        if k == self.team.n:
-            return self.gram.shape[0]
-        return self.gram.shape[0] * k // self.team.n // 8 * 8
-
-    cdef double cell_product(self) noexcept nogil:
-        # <w, all cells> of this thread's part
-        cdef Py_ssize_t k, c, p, row, j
-        cdef Py_ssize_t low = self.own_rows(self.me), high = self.own_rows(self.me + 1)
-        cdef double part, total = 0
-        for k in range(self.team.n):
-            for c in range(self.team.count[k, 0]):
-                row, j, part = self.team.rows[k, c], self.team.labels[k, c], 0
-                if self.linear:
-                    for p in range(self.cuts[row, self.me], self.cuts[row, self.me + 1]):
-                        part += self.value(p) * self.W[self.indices[p], j]
-                elif low <= row < high:
-                    part = self.S[j, row]
-                total += part * self.team.values[k, c]
-        return total
-
-    cdef void hold_base(self) noexcept nogil:
-        cdef Py_ssize_t i, j
-        for j in range(self.width):
-            for i in range(self.width):
-                self.base[i, j] = self.score[i, j]
-            self.base[self.width, j] = self.start[j]
-            self.base[self.width + 1, j] = self.end[j]
-
-    cdef void take_base(self) noexcept nogil:
-        cdef Py_ssize_t i, j
-        for j in range(self.width):
-            for i in range(self.width):
-                self.score[i, j] = self.score_t[j, i] = self.base[i, j]
-            self.start[j] = self.base[self.width, j]
-            self.end[j] = self.base[self.width + 1, j]
-
-    cdef double add_moved(self, double f) noexcept nogil:
-        # f times what moved to `base`, the same in each thread; returns, in thread 0, by what the
-        # square of these weights rises.
-        cdef Py_ssize_t k, i, j
-        cdef double x, total = 0, scale2
-        for i in range(self.width + 2):
-            scale2 = self.scale2 if i < self.width else self.boundary2
-            for j in range(self.width):
-                x = 0
-                for k in range(self.team.n):
-                    x += f * self.team.moved[k, i, j]
-                if x != 0:
-                    total += x * (2 * self.base[i, j] + x) / scale2
-                    self.base[i, j] += x
-        return total if self.me == 0 else 0
-
-    cdef double moved_product(self) noexcept nogil:
-        # <w, what moved> of transitions and ends, in thread 0
-        cdef Py_ssize_t k, i, j
-        cdef double total = 0, scale2, x
-        if self.me > 0:
-            return 0
-        for i in range(self.width + 2):
-            scale2 = self.scale2 if i < self.width else self.boundary2
-            for j in range(self.width):
-                for k in range(self.team.n):
-                    x = self.team.moved[k, i, j]
-                    if x != 0:
-                        total += x * self.base[i, j] / scale2
-        return total
+                self.read_disputed(s)
+                self.violations(s)
+                v = 0
+                for p in range(self.size[s]):
+                    v = self.g[p] if self.g[p] > v else v
+                gaps[s] = self.block_gap(s, v)
+                self.exchange_all(s, n_steps, accuracy)
+                self.leave(s)
+                if self.unbounded >= 0:
+                    with gil:
+                        return k
+        return order.shape[0]
 
     def evaluate(self, const long long[::1] order, double[::1] worst, double[::1] products):
         """At the present weights: the largest g of each sequence, and its sum_p alpha_p g_p."""
@@ -1307,9 +888,8 @@ cdef class HingeBlocks:
                         y, &self.found[0], self.offsets[s + 1] - self.offsets[s], self.differing
                     )
                     squares[s] = self.squared_distance(s, y, &self.found[0], n)
-                    self.n_at_hand = 0      # no score is needed any more
+                    self.n_at_hand = 0      # none is needed any more
                     self.move(s, y, &self.found[0], n, self.C[s])
-                    self.n_at_hand = self.offsets[s + 1] - self.offsets[s]
                     self.spread_changes(s)
                 self.count += 1
         return made

@@ -19,13 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from sklseq._lib.cpu import load_kernel
-from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints
 from sklseq.objectives.margin.separable import (
     chain_differences,
@@ -41,10 +40,6 @@ from sklseq.objectives.scores.transition_features import TransitionFeatures
 _margin = load_kernel("sklseq.objectives.margin._margin")
 
 LANES = 8
-DENSE = 0.25  # fraction of nonzero entries above which rows count as dense
-# Sequences of a round of several threads, which all start from the same weights; and the least
-# number of rounds of a pass: more sequences a round need more passes.
-ROUND, N_ROUNDS = {"linear": 16, "other": 4}, 64
 N_TESTED = 300  # paths tested for contradictions; their Gram matrix is stored
 ROUNDING = 1e-10  # fraction of the largest margin, far above the effect of the order of sums
 
@@ -181,8 +176,6 @@ class StructuredHinge:
         much as the first.
     features : TransitionFeatures, optional
         Transition features of all rows.
-    threads : Threads, optional
-        By default one. Several update sequences in rounds, see the kernel.
 
     Attributes
     ----------
@@ -192,7 +185,7 @@ class StructuredHinge:
 
     def __init__(
         self, source, offsets, y, C, margin: Margin, averaging: int = 0, n_own: int = 0,
-        features: TransitionFeatures | None = None, threads: Threads | None = None,
+        features: TransitionFeatures | None = None,
     ):  # fmt: skip
         self.loss, self.slack, allowed, self.scale, self.boundary = margin
         self.offsets, self.y, self.C, self.averaging = offsets, y, C, averaging
@@ -210,10 +203,6 @@ class StructuredHinge:
         start[:L], end[:L] = (np.where(mask, 0, -np.inf) for mask in (allowed.start, allowed.end))
         self.kernel = _margin.HingeBlocks(self, cost, score, start, end, n_own)
         self._settled, self._contradiction = None, np.zeros(0, dtype=int)
-        self.threads = threads or Threads(1)
-        self.team, self.workers = None, [self.kernel]
-        if self.threads.n > 1:
-            self._gather(cost, n_own)
 
     @property
     def inseparable(self) -> np.ndarray:
@@ -257,59 +246,10 @@ class StructuredHinge:
 
     def _optimize(self, order, gaps, *effort) -> None:
         done, (n_steps, accuracy, n_searches) = 0, effort
-        if self._is_for_team(order):
-            self._in_rounds(order, n_steps, accuracy, gaps, n_searches)
-            return
         while done < len(order) and self.kernel.unbounded < 0:
             done += self.kernel.optimize(order[done:], n_steps, accuracy, gaps, n_searches)
             if done < len(order) and self.kernel.unbounded < 0:
                 self.kernel.grow()
-
-    # ------------------------------------------------------------------ several threads
-
-    def _gather(self, cost: np.ndarray, n_own: int) -> None:
-        # For each thread, a kernel with scores of transitions and buffers of its own. Hard margins
-        # may have steps without an end; averages need the order of steps, and sequences without
-        # inner products of their rows the weights of each step. With dense rows each step changes
-        # weights that all threads have in their caches, which costs what they gain.
-        served = self.is_whole and not self.averaging and self.features is None
-        served &= self.slack != "hard" and self.kernel.has_grams(self.blocks)
-        if self.is_linear:
-            n_cells = len(self.y) * len(self.source.order)
-            served &= len(self.source.indices) < DENSE * n_cells
-        if not served:
-            return
-        a = self.kernel.arrays
-        self.team = _margin.Team(self.threads.n, len(a["score"]))
-        self.kernel.join(self.team, 0)
-        for k in range(1, self.threads.n):
-            copies = (a[name].copy() for name in ("score", "start", "end"))
-            self.workers.append(_margin.HingeBlocks(self, cost, *copies, n_own, self.kernel))
-            self.workers[k].join(self.team, k)
-
-    def _is_for_team(self, order: np.ndarray) -> bool:
-        return self.team is not None and len(order) >= N_ROUNDS
-
-    def _in_rounds(self, order, n_steps, accuracy, gaps, n_searches=0) -> None:
-        n = min(ROUND["linear" if self.is_linear else "other"], len(order) // N_ROUNDS)
-        starts = np.append(np.arange(0, len(order), max(n, self.threads.n)), len(order))
-        a = self.kernel.arrays
-        while a["size"][order].max() == len(a["alpha"]):
-            self.kernel.grow()
-        rows = np.concatenate([[0], np.cumsum(np.diff(self.offsets)[order])])[starts]
-        labels = min(self.n_labels, len(a["alpha"]) + 1)  # of a row that steps may move
-        self.team.open(int(np.diff(rows).max()) * labels)
-        for worker in self.workers:
-            worker.share(self.kernel, int(np.diff(starts).max()))
-
-        def run(worker: Any) -> None:
-            try:
-                worker.run_rounds(order, starts, n_steps, accuracy, gaps, n_searches)
-            except BaseException:
-                self.team.stop()
-                raise
-
-        self.threads.map(run, self.workers, self.team.stop)
 
     def _at_hand(self, order: np.ndarray) -> Iterator[np.ndarray]:
         # Yields runs of `order` while the kernels of their rows are bound; all of `order` with a
@@ -364,10 +304,7 @@ class StructuredHinge:
         ``gaps`` receives the contribution of each sequence to the gap among these paths.
         """
         for run in self._at_hand(order):
-            if self._is_for_team(run):
-                self._in_rounds(run, n_steps, accuracy, gaps)
-            else:
-                self.kernel.revisit(run, n_steps, accuracy, gaps)
+            self.kernel.revisit(run, n_steps, accuracy, gaps)
 
     def mistakes(self, order: np.ndarray, squares: np.ndarray) -> int:
         """One pass of the perceptron; see the kernel."""
@@ -479,7 +416,7 @@ class StructuredHinge:
     def last_certificate(self) -> Certificate:
         """Primal and dual objective of the last iterate."""
         worst, products = np.zeros((2, len(self.C)))
-        self._evaluate(worst, products)
+        self.kernel.evaluate(self.blocks, worst, products)
         half, sums = 0.5 * self.squared_norm(), self._mass_and_loss()
         C, xi = self.C[self.blocks], np.maximum(worst[self.blocks], 0)
         mass = sums[1, self.blocks]
@@ -491,14 +428,6 @@ class StructuredHinge:
         # w violates margins by at most max ξ, so w / (1 - max ξ / least loss) violates none.
         factor = 1 - xi.max(initial=0) / self.loss.least if xi.max(initial=0) > 0 else 1.0
         return Certificate(half / factor**2 if factor > 0 else np.inf, dual)
-
-    def _evaluate(self, worst: np.ndarray, products: np.ndarray) -> None:
-        for worker in self.workers[1:]:
-            worker.share(self.kernel)
-        parts = np.array_split(self.blocks, len(self.workers))
-        self.threads.map(
-            lambda piece: piece[0].evaluate(piece[1], worst, products), zip(self.workers, parts)
-        )
 
     def find_contradiction(self) -> bool:
         """Return whether the paths of largest α prove that no hard margin exists.
