@@ -374,7 +374,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
             scaling = scaling_advice(X.rows) if isinstance(X, Sequences) else ""
             advice = "raise max_iter, tol or l2"
             if result.message == "rounding":
-                advice = "rounding prevents further steps: give X as float64, raise tol or l2"
+                wider = "give X as float64, " if result.w.dtype == np.float32 else ""
+                advice = f"rounding prevents further steps: {wider}raise tol or l2"
             warnings.warn(
                 f"CRFTagger did not converge in {result.n_iter} iterations of at most "
                 f"max_iter={self.max_iter}: nothing shows that the objective, {result.value:.6g}, "
