@@ -68,12 +68,13 @@ def answers(tagger, X):
 
 def assert_same(model, tagger, X):
     assert model.classes_.tolist() == tagger.labels()
-    theirs = list(answers(tagger, X))
-    assert model.predict(X) == [labels for labels, _, _ in theirs]
-    for ours, (_, proba, _) in zip(model.predict_proba(X), theirs, strict=True):
-        assert_allclose(ours, proba, **SAME)
-    log_proba = model.predict_log_proba_sequence(X, [labels for labels, _, _ in theirs])
-    assert_allclose(np.exp(log_proba), [p for _, _, p in theirs], **SAME)
+    best, proba, p_best = zip(*answers(tagger, X), strict=True)
+    log_p = model.predict_log_proba_sequence(X, list(best))
+    assert_allclose(np.exp(log_p), p_best, **SAME)
+    # Two label sequences can tie: "ap" averages whole numbers, and rand() orders its sequences.
+    assert_allclose(model.predict_log_proba_sequence(X, model.predict(X)), log_p, **SAME)
+    for ours, theirs in zip(model.predict_proba(X), proba, strict=True):
+        assert_allclose(ours, theirs, **SAME)
 
 
 @pytest.mark.parametrize("seed", range(3))
