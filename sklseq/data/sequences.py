@@ -304,9 +304,9 @@ def read_codes(y: Any, X: Sequences) -> tuple[np.ndarray, np.ndarray]:
     return classes, encode_labels(labels, classes, X.offsets)
 
 
-def check_label_offsets(offsets: np.ndarray, X: Sequences, name: str = "y") -> None:
+def check_label_offsets(offsets: np.ndarray, X: Sequences) -> None:
     """Raise unless label sequences have the same number and lengths as those of X."""
-    check_lengths(X.lengths, np.diff(offsets), name)
+    check_lengths(X.lengths, np.diff(offsets), "y")
 
 
 def _coded(y: Any, X: Sequences) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

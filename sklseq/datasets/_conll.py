@@ -330,8 +330,8 @@ def _check_separator(separator: str | None) -> None:
         )
 
 
-def shorten(line: str, width: int = 60) -> str:
-    return line if len(line) <= width else line[: width - 3] + "..."
+def shorten(line: str) -> str:
+    return line if len(line) <= 60 else line[:57] + "..."
 
 
 _NOT_A_LIST = "{what} must be a list with one item for each sequence; got {kind}: give a list."

@@ -70,9 +70,10 @@ def centred(rows: Any, *others: Any) -> list:
 def _checked(block: Any, shape: tuple[int, int], kernel: str | Callable) -> np.ndarray:
     block = block.toarray() if sparse.issparse(block) else np.asarray(block)
     if block.shape != shape:
+        found = f"shape {block.shape}" if block.ndim else repr(block.item())
         raise ValueError(
             f"kernel must return a matrix of shape {shape}, one row and one column for each row "
-            f"of its two arguments; got {_shown(block)}."
+            f"of its two arguments; got {found}."
         )
     if block.dtype.kind not in "biuf":
         raise ValueError(f"kernel must return finite real numbers; got dtype {block.dtype}.")
@@ -85,10 +86,6 @@ def _checked(block: Any, shape: tuple[int, int], kernel: str | Callable) -> np.n
             "gamma or degree."
         )
     return block
-
-
-def _shown(block: np.ndarray) -> str:
-    return f"shape {block.shape}" if block.ndim else repr(block.item())
 
 
 def _magnitude(block: np.ndarray) -> float:

@@ -119,9 +119,6 @@ class Plan(NamedTuple):
         sizes = [n * width for n, width in zip(n_codes, widths)]
         return np.cumsum([0, *sizes]).tolist(), widths
 
-    def table_size(self, n_codes: list[int]) -> int:
-        return self.blocks(n_codes)[0][-1]
-
     def readers(self, n_codes: list[int]) -> np.ndarray:
         """Return node, shift, first table entry and width of a table row for each template.
 

@@ -242,7 +242,7 @@ class TemplateFeatures(TemplateTransform, VocabularyMixin, Extractor, auto_wrap_
     def _number(self, codes: np.ndarray, layout: Layout, plan: Plan, n_codes: list[int]) -> tuple:
         n_rows, n_templates = int(layout.offsets[-1]), len(plan.templates)
         readers = plan.readers(n_codes)
-        table = np.full(plan.table_size(n_codes), -1, dtype=np.int32)
+        table = np.full(plan.blocks(n_codes)[0][-1], -1, dtype=np.int32)
         indices = np.empty(n_rows * n_templates, dtype=np.int32)
         indptr = np.zeros(n_rows + 1, dtype=np.int64)
         n = _encode.number_attributes(

@@ -43,7 +43,6 @@ from sklseq.objectives.likelihood.stochastic import Batch, StochasticLikelihood
 from sklseq.objectives.scores.score_map import ScoreMap, Support, Weights
 from sklseq.objectives.scores.transition_features import (
     allowed_triples,
-    observed_triples,
     possible_triples,
     triples_of,
 )
@@ -180,8 +179,6 @@ def _with_triples(
     columns, L = np.flatnonzero(roles & TRANSITION), labels.n_labels
     if tagger.all_possible_transitions:
         triples = possible_triples(columns, support.transition)
-    elif len(labels.table) == L:
-        triples = observed_triples(rows, columns, labels.codes, L)
     else:
         triples = allowed_triples(rows, columns, labels)
     if hasattr(tagger, "coef_"):

@@ -462,15 +462,13 @@ class OnlineDecoder(
         chosen = "predict" in getattr(self, "_sklearn_output_config", {})
         return self if chosen else tagger
 
-    def predict(self, X: SequencesLike, *, valid: None = None) -> list[list[Any]]:
+    def predict(self, X: SequencesLike) -> list[list[Any]]:
         """Labels of whole sequences as a stream would give them.
 
         Parameters
         ----------
         X : list of sequences
             Also in blocks of rows, as in :meth:`decode`.
-        valid : None
-            Not supported, as labels are emitted before the end; use ``predict`` of the tagger.
 
         Returns
         -------
@@ -480,11 +478,6 @@ class OnlineDecoder(
         """
         tagger = tagger_of(self._fitted())[1]
         chooser = self._chooser(tagger)
-        if valid is not None:
-            raise ValueError(
-                "valid is a rule on whole sequences, but an OnlineDecoder emits labels before the "
-                "end; leave it out, or use predict of estimator_."
-            )
         if decodes_segments(tagger):
             return as_chosen(chooser, self._decode_segments(X).labels)
         if in_blocks(X):

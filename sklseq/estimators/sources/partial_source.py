@@ -23,8 +23,8 @@ from sklseq.objectives.likelihood.partial import (
     nothing_known,
 )
 from sklseq.objectives.likelihood.proportions import ProportionLikelihood, Proportions
-from sklseq.objectives.likelihood.summary import Summary
-from sklseq.objectives.scores.score_map import ScoreMap, allowed_support, magnitudes
+from sklseq.objectives.likelihood.summary import Summary, summarise_rows
+from sklseq.objectives.scores.score_map import ScoreMap, allowed_support
 from sklseq.objectives.scores.transition_features import allowed_triples
 
 
@@ -169,10 +169,7 @@ class PartialSource(RowSource):
         n = np.searchsorted(X.offsets, np.flatnonzero(~self.labels.unknown)[-1], side="right")
         codes = self.labels.codes[: X.offsets[n]]  # unlabelled ones allow all weights
         support = allowed_support(X[:n], self.labels._replace(codes=codes))
-        return Summary(
-            self.classes, X.n_rows, int(X.lengths.max(initial=0)), X.shape[1], X.is_sparse,
-            X.dtype == np.float32, support, magnitudes(X.rows),
-        )  # fmt: skip
+        return summarise_rows(X, self.classes, support)
 
     def check_constraints(self, allowed: Constraints) -> None:
         check = PathCheck(allowed, self.classes, self.labels.table)

@@ -37,7 +37,7 @@ from sklseq.objectives.likelihood.row_curvature import (
 from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
 from sklseq.objectives.likelihood.summary import Summary, summarise_rows
 from sklseq.objectives.scores.centred import CentredColumns, centred_columns
-from sklseq.objectives.scores.score_map import ScoreMap, Support
+from sklseq.objectives.scores.score_map import ScoreMap, Support, observed_support
 from sklseq.objectives.scores.transition_features import observed_triples, possible_triples
 
 
@@ -238,7 +238,8 @@ class RowSource(Source):
         return [choices[self.codes[at[s] : at[s + 1]]] for s in numbers]
 
     def summarise(self) -> Summary:
-        return summarise_rows(self.X, self.classes, self.codes)
+        support = observed_support(self.X, self.codes, len(self.classes))
+        return summarise_rows(self.X, self.classes, support)
 
     def place_of(self, label: int) -> str:
         rows = np.flatnonzero(self.codes == label)

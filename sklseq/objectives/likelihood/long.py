@@ -242,15 +242,13 @@ class LongData(NamedTuple):
         return np.eye(L, dtype=bool) if labels is None else labels.table
 
     def _triples(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        # Sorted keys (column · n_codes + code) · n_codes + next code, without codes that allow all
-        # labels; and weighted sums of the column's values in sequences with known labels.
+        # Sorted keys (column · n_codes + code) · n_codes + next code; and weighted sums of the
+        # column's values in sequences with known labels.
         found = SeenTriples(self.values, columns, self.summary.n_features)
         for sequence, labels in zip(self.sequences, self.y):
             weight = 0.0 if sequence.codes is not None else self.weights[sequence.number]
             found.add(sequence, labels.reader(sequence.where), weight)
-        n, L, keys = len(self.values), len(self.summary.classes), found.keys
-        known = (keys // n % n != L) & (keys % n != L)  # code L: unknown
-        return keys[known], found.sums[known]
+        return found.keys, found.sums
 
     def without(self, numbers: np.ndarray) -> LongData:
         """Data without some sequences, with the same summary; the others are read once."""

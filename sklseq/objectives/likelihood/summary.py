@@ -159,9 +159,8 @@ class Summary(NamedTuple):
         return self._replace(is_sparse=True, single=False, counts=counts)
 
 
-def summarise_rows(X: Sequences, classes: np.ndarray, codes: np.ndarray) -> Summary:
+def summarise_rows(X: Sequences, classes: np.ndarray, support: Support) -> Summary:
     """Summary of labelled rows in memory."""
-    support = observed_support(X, codes, len(classes))
     return Summary(
         classes, X.n_rows, int(X.lengths.max(initial=0)), X.shape[1], X.is_sparse,
         X.dtype == np.float32, support, magnitudes(X.rows),
@@ -181,9 +180,9 @@ def summarise_shard(shard: LabelledRows) -> Summary:
         n_bytes = 2 * (rows.data.nbytes + rows.indices.nbytes + rows.indptr.nbytes)
         counts = np.bincount(rows.indices, minlength=X.shape[1])
     part = Part(X.n_rows, n_bytes, shard.checksum())
-    codes = shard.classes if shard.table is None else np.arange(len(shard.table))
-    summary = summarise_rows(X, codes, shard.codes)._replace(classes=shard.classes)
-    return summary._replace(
+    n_codes = len(shard.classes if shard.table is None else shard.table)
+    support = observed_support(X, shard.codes, n_codes)
+    return summarise_rows(X, shard.classes, support)._replace(
         counts=counts, attributes=shard.attributes, parts=(part,), table=shard.table
     )
 

@@ -101,27 +101,23 @@ def possible_triples(columns: np.ndarray, transition: np.ndarray) -> np.ndarray:
 
 
 def allowed_triples(X: Sequences, columns: np.ndarray, labels: AllowedLabels) -> np.ndarray:
-    """The triples that partial labels allow, sorted; rows of unknown label add none."""
-    indptr, indices, _ = select_columns(X, columns, zeros=True)
-    row = np.repeat(np.arange(X.n_rows), np.diff(indptr))
-    _, _, after = row_positions(X.offsets)
-    known = np.zeros(X.n_rows, dtype=bool)
-    known[after] = ~(labels.unknown[after] | labels.unknown[after - 1])
-    kept = known[row]
-    row, column = row[kept], indices[kept].astype(np.int64)
-    n, codes, table = len(labels.table), labels.codes, labels.table
-    keys = np.unique((columns[column] * n + codes[row - 1]) * n + codes[row])
-    return triples_of_codes(keys, table)
+    """The triples that partial labels allow, sorted."""
+    keys = observed_triples(X, columns, labels.codes, len(labels.table))
+    return triples_of_codes(keys, labels.table)
 
 
 def triples_of_codes(keys: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """The triples that (column · n_codes + code) · n_codes + next code allow, sorted."""
-    (n, L), found = table.shape, []
+    """The triples that (column · n_codes + code) · n_codes + next code allow, sorted.
+
+    Rows of unknown label, whose code is ``n_labels``, add none.
+    """
+    (n, L), found = table.shape, [np.zeros(0, dtype=np.int64)]
     for key in keys.tolist():
         column, before, code = key // n**2, key // n % n, key % n
-        pairs = np.flatnonzero(np.outer(table[before], table[code]))
-        found.append(column * L**2 + pairs)
-    return np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+        if L not in (before, code):
+            pairs = np.flatnonzero(np.outer(table[before], table[code]))
+            found.append(column * L**2 + pairs)
+    return np.unique(np.concatenate(found))
 
 
 def _pairs_before(offsets: np.ndarray, y: np.ndarray, L: int) -> np.ndarray:
