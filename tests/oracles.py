@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 from scipy.special import logsumexp
 
-from sklseq.inference.reference import score_path
+from tests.reference import score_path
 
 
 def all_paths(T: int, L: int) -> np.ndarray:

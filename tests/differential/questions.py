@@ -28,7 +28,6 @@ from sklseq.inference import (
     sample,
     viterbi,
 )
-from sklseq.inference.reference import expectation_semiring
 from sklseq.objectives.likelihood import long
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, Plan, plan_gradient
@@ -40,6 +39,7 @@ from sklseq.objectives.scores.score_map import ScoreMap, Weights, full_support
 from sklseq.objectives.zscore.moments import Sample
 from sklseq.objectives.zscore.path_moments import AllowedMoments
 from sklseq.online import OnlineDecoding
+from tests.reference import expectation_semiring
 
 from .reference import Chain, Online
 from .structures import ChainCase

@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from sklseq.inference.reference import OnlineReference
-from sklseq.inference.segment_reference import is_active
+from tests.reference import OnlineReference
+from tests.segment_reference import is_active
 
 __all__ = ["EPS", "Chain", "Online", "Segmentation", "log_sum"]
 

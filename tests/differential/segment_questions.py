@@ -21,7 +21,7 @@ from sklseq.inference import (
     segment_sample,
     segment_viterbi,
 )
-from sklseq.inference.segment_reference import every_segment
+from tests.segment_reference import every_segment
 
 from .questions import law
 from .reference import Segmentation

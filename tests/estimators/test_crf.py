@@ -10,9 +10,9 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
-from sklseq.inference import reference
 from sklseq.objectives.scores import score_map
 from sklseq.objectives.scores.score_map import observed_support, padded_rows
+from tests import reference
 from tests.oracles import all_paths, kkt_residual, numerical_gradient
 from tests.sample_data import make_data
 

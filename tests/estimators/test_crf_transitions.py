@@ -26,11 +26,11 @@ from sklseq import (
 )
 from sklseq.data.constraints import resolve_constraints
 from sklseq.features import DictFeatures, PerToken, TemplateFeatures, TokenFeatures
-from sklseq.inference.reference import score_path
 from sklseq.inspection import uncertainty
 from sklseq.objectives.likelihood.stochastic import Batch, StochasticLikelihood
 from sklseq.objectives.scores.score_map import ScoreMap, full_support
 from sklseq.objectives.scores.transition_features import observed_triples, triples_of
+from tests.reference import score_path
 
 TEMPLATE = """
 # a word, and pairs of labels with words

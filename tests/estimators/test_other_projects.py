@@ -18,7 +18,6 @@ from sklseq.data.labels import as_label_sequences
 from sklseq.data.strict_spans import find_strict_spans
 from sklseq.features import DictFeatures
 from sklseq.inference import forward_backward, nbest, sample, viterbi
-from sklseq.inference.reference import backward, forward, score_path
 from sklseq.metrics import (
     sequence_accuracy,
     span_precision_recall_fscore_support,
@@ -26,6 +25,7 @@ from sklseq.metrics import (
     token_accuracy,
 )
 from tests.oracles import all_paths
+from tests.reference import backward, forward, score_path
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

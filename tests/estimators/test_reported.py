@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, HMSVMTagger, SemiCRFSegmenter, Sequences, Shards
-from sklseq.inference import reference
+from tests import reference
 from tests.sample_data import make_sparse_data
 
 SOLVERS = ("auto", "eg", "dual", "adagrad", "lbfgs", "owlqn")

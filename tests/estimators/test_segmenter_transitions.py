@@ -22,13 +22,13 @@ from sklseq.datasets import make_citations
 from sklseq.estimators.semicrf.segment_problem import SegmentProblem, descend
 from sklseq.estimators.semicrf.segment_source import SegmentSource
 from sklseq.features import SegmentFeatures, TemplateFeatures, TokenFeatures
-from sklseq.inference.segment_reference import is_active
 from sklseq.inspection import explain
 from sklseq.objectives.segment.segment_hinge import SegmentHinge, token_loss
 from sklseq.objectives.segment.segment_likelihood import SegmentLogLikelihood
 from tests.estimators.test_semicrf import covered, problem
 from tests.inference.test_segment_inference import segmentations
 from tests.oracles import precise_numerical_gradient
+from tests.segment_reference import is_active
 
 COLUMNS = [0, 2, 3]
 

@@ -12,7 +12,6 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklseq import CRFTagger, OnlineDecoder, SegmentPotentials, SemiCRFSegmenter, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.inference import segment_closure
-from sklseq.inference.segment_reference import every_segment, is_active
 from sklseq.objectives.scores.score_map import ScoreMap, full_support
 from sklseq.objectives.segment.segment_likelihood import (
     GoldSegments,
@@ -22,6 +21,7 @@ from sklseq.objectives.segment.segment_likelihood import (
 )
 from tests.inference.test_segment_inference import one, random_problem, segmentations
 from tests.oracles import kkt_residual, numerical_gradient
+from tests.segment_reference import every_segment, is_active
 
 LABELS = ("O", "a", "b")
 

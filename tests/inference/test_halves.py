@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from sklseq._lib.threads import Threads
-from sklseq.inference import reference
 from sklseq.inference.chain import halves
 from sklseq.inference.chain.linear_chain import Transitions, Workspace, best_paths
+from tests import reference
 
 
 def problem(rng, T, L, spread=2.0, forbidden=0.0, dtype=np.float64):

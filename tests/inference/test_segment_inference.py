@@ -20,7 +20,7 @@ from sklseq.inference import (
 )
 from sklseq.inference.segment import segmentations as programs
 from sklseq.inference.segment.segmentations import SegmentPlan, SegmentWorkspace
-from sklseq.inference.segment_reference import (
+from tests.segment_reference import (
     every_segment,
     forward_full,
     forward_succinct,

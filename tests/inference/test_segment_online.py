@@ -10,7 +10,7 @@ from sklseq.inference import segment_closure, segment_viterbi
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.segment.segment_closure import SegmentRule, StepScores, closures
 from sklseq.inference.segment.segmentations import SegmentSpans
-from sklseq.inference.segment_reference import online_segments
+from tests.segment_reference import online_segments
 
 CASES = range(200)
 

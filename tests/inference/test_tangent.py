@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.tangent import BlockTangents, Direction, TangentWorkspace, seed
-from sklseq.inference.reference import score_path
+from tests.reference import score_path
 
 FORMS = ["plain", "forbidden", "far", "far and forbidden"]
 

@@ -12,12 +12,12 @@ from sklseq import CRFTagger
 from sklseq._lib.threads import Threads
 from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.open_source import open_source
-from sklseq.inference import reference
-from sklseq.inference.reference import score_path
 from sklseq.objectives.likelihood import stochastic as _stochastic
 from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
 from sklseq.objectives.scores.score_map import Weights
+from tests import reference
 from tests.oracles import precise_numerical_gradient
+from tests.reference import score_path
 from tests.sample_data import make_data, make_sparse_data
 
 

@@ -9,13 +9,13 @@ from sklseq import SemiCRFSegmenter, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.estimators.semicrf.segment_problem import SegmentProblem
 from sklseq.estimators.semicrf.segment_source import SegmentSource
-from sklseq.inference.segment_reference import is_active
 from sklseq.objectives.scores.score_map import Weights
 from sklseq.objectives.segment.partial_segments import PartialSegmentLogLikelihood
 from tests.estimators.test_segmenter_transitions import starts_of
 from tests.estimators.test_semicrf import covered, problem
 from tests.inference.test_segment_inference import segmentations
 from tests.oracles import precise_numerical_gradient
+from tests.segment_reference import is_active
 
 
 def forget(y, lengths, seed, share=0.5):

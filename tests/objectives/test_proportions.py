@@ -12,8 +12,8 @@ from scipy.special import rel_entr
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, RowBlocks
-from sklseq.inference import reference
 from sklseq.inspection import standard_errors
+from tests import reference
 from tests.objectives.test_entropy import entropy_problem
 from tests.objectives.test_partial import MODELS, enumerated, partial_labels, random_case
 from tests.oracles import precise_numerical_gradient

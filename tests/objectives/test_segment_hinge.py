@@ -13,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklseq import SegmentPotentials, SemiCRFSegmenter
 from sklseq._lib.threads import Threads
 from sklseq.data.segment_labels import segments_to_labels
-from sklseq.inference.segment_reference import is_active
 from sklseq.objectives.scores.score_map import full_support
 from sklseq.objectives.segment.segment_hinge import SegmentHinge, with_token_cells
 from sklseq.objectives.segment.segment_likelihood import (
@@ -25,6 +24,7 @@ from sklseq.objectives.segment.segment_likelihood import (
 from sklseq.solvers import bcfw
 from tests.estimators.test_semicrf import LABELS, covered, problem
 from tests.inference.test_segment_inference import segmentations
+from tests.segment_reference import is_active
 
 LIMITS = [1, 0, 0]
 

@@ -10,13 +10,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
-from sklseq.inference import reference
 from sklseq.objectives.likelihood import dual as _dual
 from sklseq.objectives.likelihood import stochastic as _stochastic
 from sklseq.objectives.likelihood.dual import DualLikelihood
 from sklseq.objectives.likelihood.lattice import LEAST
 from sklseq.objectives.likelihood.stochastic import FIRST_SQUARE, StochasticLikelihood
 from sklseq.solvers import adagrad
+from tests import reference
 from tests.objectives.test_dual import likelihood_of
 from tests.sample_data import make_sparse_data
 

@@ -14,12 +14,12 @@ from sklseq._lib.threads import Threads
 from sklseq.data.sequences import row_positions
 from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.open_source import open_source
-from sklseq.inference.reference import score_path
 from sklseq.objectives.likelihood import stochastic
 from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
 from sklseq.objectives.scores.transition_features import TransitionFeatures, observed_triples
 from tests.objectives.test_partial import options, partial_labels, problem_of
 from tests.oracles import precise_numerical_gradient
+from tests.reference import score_path
 from tests.sample_data import make_data, make_sparse_data
 
 COLUMNS = [1, 3]

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger, OnlineDecoder
 from sklseq.features import TemplateFeatures
-from sklseq.inference import reference
+from tests import reference
 from tests.trials.online import decoder_of
 
 X = [["he", "sleeps", "and", "she", "sings"], ["she", "runs"], ["and", "he", "runs"]]

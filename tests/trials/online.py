@@ -28,7 +28,7 @@ from sklseq.inference import (
     segment_viterbi,
     viterbi,
 )
-from sklseq.inference.reference import OnlineReference
+from tests.reference import OnlineReference
 
 STRATEGIES = ("step", "window", "closure", "chunk", "viterbi")
 

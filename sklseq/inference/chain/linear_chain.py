@@ -1,7 +1,7 @@
 """Inference on a linear chain: best path, n best, log Z and marginals, samples.
 
 All functions take potentials: emission scores, transition scores, offsets. The recursions are in
-``_chain.pyx``, their specification in ``reference.py``.
+``_chain.pyx``, their specification in ``tests/reference.py``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules of online decoding, their checks, and :func:`decode_online`.
 
-The algorithm is in ``_online.pyx``, its specification in ``reference.py``.
+The algorithm is in ``_online.pyx``, its specification in ``tests/reference.py``.
 """
 
 from __future__ import annotations

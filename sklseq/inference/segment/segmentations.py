@@ -2,8 +2,8 @@
 
 The input is a set of potentials: the segments for which each is active, and its scores. Recursions
 are in ``_segments.pyx`` and ``_segment_best.pyx``, the order in which they process a sequence in
-``_segment_plan.pyx``, their specification in ``segment_reference.py``. If all potentials are of
-single tokens, ``_segment_tokens.pyx`` and ``_segment_tokens_best.pyx`` replace the first two.
+``_segment_plan.pyx``, their specification in ``tests/segment_reference.py``. If all potentials are
+of single tokens, ``_segment_tokens.pyx`` and ``_segment_tokens_best.pyx`` replace the first two.
 """
 
 from __future__ import annotations
