@@ -115,7 +115,10 @@ def during_iteration(monkeypatch, k, do):
 # ---------------------------------------------------------------------------- the same numbers
 
 
-@pytest.mark.parametrize("parameters", [{}, {"l1": 0.3}, {"all_possible_states": True}])
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"l1": 0.3}, {"all_possible_states": True}, {"transition_features": "^b"}],
+)
 def test_delayed_shards_train_the_model_of_one_machine(client, parameters):
     X, y = together()
     here = CRFTagger(solver="owlqn" if "l1" in parameters else "lbfgs", **TIGHT, **parameters)
@@ -124,6 +127,9 @@ def test_delayed_shards_train_the_model_of_one_machine(client, parameters):
     assert there.feature_names_in_.tolist() == here.feature_names_in_.tolist()
     np.testing.assert_allclose(there.objective_, here.objective_, rtol=1e-9)
     np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-6, atol=1e-6)
+    if parameters.get("transition_features"):
+        mine, theirs = (x.transition_coef_.toarray() for x in (there, here))
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-6)
     assert there.score(delayed_parts()) == pytest.approx(here.score(X, y), abs=1e-12)
 
 

@@ -510,10 +510,9 @@ def test_what_does_not_train_or_decode_them_says_so(tmp_path, fitted):
             "'dual' does not train transition features",
         ),
         (lambda: CRFTagger(transition_features="a").fit(blocks, y), "and X has no names"),
-        (lambda: CRFTagger().fit(Shards([tmp_path / "rows.npz"])), "need sequences in memory"),
         (
-            lambda: CRFTagger(transition_features=[0]).fit(Shards([lambda: (bare, y)])),
-            "Transition features need sequences in memory or in RowBlocks; with shards",
+            lambda: CRFTagger().fit(Shards([tmp_path / "rows.npz", (bare, y)])),
+            "its columns have other roles than those of shard 0",
         ),
         (lambda: clone(tagger).fit(rows, y).partial_fit(bare, y), "but training began with them"),
         (lambda: clone(tagger).fit(bare, y).partial_fit(rows, y), "but training began without"),

@@ -180,7 +180,6 @@ def check_source(tagger: Any, source: Source) -> None:
     names = [ALIASES.get(tagger.solver, tagger.solver)]
     names += ["early_stopping"] * tagger.early_stopping
     names += ["gradient"] * (tagger.gradient not in ("auto", "forward-backward"))
-    names += ["transition_features"] * has_transition_features(tagger, source)
     for name in names:
         if name in source.lacks:
             message = source.lacks[name]

@@ -28,7 +28,12 @@ from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.estimators.sources.shard_source import ShardSource
 from sklseq.estimators.sources.shards import named, read_content, split_content
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
-from sklseq.objectives.likelihood.sharded import add_sums, likelihood_of, sum_of_shard
+from sklseq.objectives.likelihood.sharded import (
+    add_sums,
+    likelihood_of,
+    sum_of_shard,
+    triples_of_shard,
+)
 from sklseq.objectives.likelihood.summary import LabelledRows, Summary, summarise_shard
 from sklseq.objectives.scores.score_map import ScoreMap
 
@@ -98,6 +103,12 @@ def _summarise(rows: LabelledRows, k: int) -> Summary:
         return summarise_shard(rows)
 
 
+def _triples(rows: LabelledRows, k: int, layout: tuple, columns: np.ndarray) -> np.ndarray:
+    classes, column, checksums, n_features = layout
+    with named(k):
+        return triples_of_shard(rows.again(checksums[k], column, n_features), classes, columns)
+
+
 def _prepare(rows: LabelledRows, k: int, layout: tuple) -> LogLikelihood | None:
     scores, classes, column, checksums = layout
     with named(k):
@@ -137,6 +148,20 @@ class ClusterSource(ShardSource):
     def _summarise(self) -> list[Summary]:
         self._read()
         found = self.client.map(_summarise, self.rows, range(len(self.rows)), pure=False)
+        return self.client.gather(found)
+
+    def each_triples(self, columns: np.ndarray) -> list[np.ndarray]:
+        return self._insist(lambda: self._each_triples(columns))
+
+    def _each_triples(self, columns: np.ndarray) -> list[np.ndarray]:
+        if self.rows is None:
+            self._read()
+        checksums = [part.checksum for part in self.summary.parts]
+        given = self.summary.classes, self.column, checksums, self.summary.n_features
+        [layout, columns] = self._send([given, columns], broadcast=True)
+        found = self.client.map(
+            _triples, self.rows, range(len(self.rows)), layout=layout, columns=columns, pure=False
+        )
         return self.client.gather(found)
 
     def _read(self) -> None:

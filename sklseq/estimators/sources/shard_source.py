@@ -15,7 +15,7 @@ from sklseq.estimators.sources.shards import ShardError, Shards, named, shard_na
 from sklseq.estimators.sources.source import Source
 from sklseq.features import DictFeatures
 from sklseq.objectives.likelihood.long import Plan
-from sklseq.objectives.likelihood.sharded import ShardedLogLikelihood
+from sklseq.objectives.likelihood.sharded import ShardedLogLikelihood, triples_of_shard
 from sklseq.objectives.likelihood.stochastic import ShardedStochasticLikelihood
 from sklseq.objectives.likelihood.summary import (
     LabelledRows,
@@ -28,6 +28,8 @@ from sklseq.objectives.scores.score_map import ScoreMap
 
 # Bytes of a stored value of a CSR matrix in float64.
 CSR_BYTES = 12
+# Bytes of transition features for each row, and for each of its values.
+ENTRY_BYTES = 20, 12
 
 
 class ShardSource(Source):
@@ -49,8 +51,6 @@ class ShardSource(Source):
         "early_stopping": "early_stopping=True sets single sequences aside, in memory; with "
         "shards, use early_stopping=False.",
         "gradient": "gradient={gradient!r} is for single long sequences; with shards, use 'auto'.",
-        "transition_features": "Transition features need sequences in memory or in RowBlocks; with "
-        "shards, leave out transition_features and B lines.",
     }
 
     def name(self, k: int) -> str:
@@ -68,7 +68,16 @@ class ShardSource(Source):
         )
         if self.summary.attributes is not None:
             self.vectorizer = dict_features(self.summary.attributes)
+        self.roles = self.summary.roles
         return self.summary
+
+    def seen_triples(self, columns: np.ndarray) -> np.ndarray:
+        """See ``Source``; reads all shards once more."""
+        return np.unique(np.concatenate(self.each_triples(columns)))
+
+    def each_triples(self, columns: np.ndarray) -> list[np.ndarray]:
+        """The triples of each shard."""
+        raise NotImplementedError
 
     @property
     def column(self) -> dict | None:
@@ -110,6 +119,8 @@ def dict_features(attributes: list) -> DictFeatures:
 class LocalShardSource(ShardSource):
     """Shards read by this process."""
 
+    as_csr = False
+
     def __init__(self, shards: Shards):
         self.shards = shards
 
@@ -132,6 +143,13 @@ class LocalShardSource(ShardSource):
             del rows
         return summaries
 
+    def each_triples(self, columns: np.ndarray) -> list[np.ndarray]:
+        found = []
+        for k in self.filled:
+            with self.named(k):
+                found.append(triples_of_shard(self.load(k), self.summary.classes, columns))
+        return found
+
     def _check_size(self, k: int, n_bytes: float, allowed: float, beside: str) -> None:
         if n_bytes > allowed:
             raise ValueError(
@@ -144,10 +162,8 @@ class LocalShardSource(ShardSource):
         fixed, n_features = solver_bytes(scores, threads.n), self.summary.n_features
         allowed = self.shards.max_memory - fixed
         self.as_csr = not self.summary.is_sparse and not isinstance(scores.design, DenseRows)
-        sizes = [
-            part.n_bytes + self.as_csr * CSR_BYTES * part.n_rows * n_features
-            for part in self.summary.parts
-        ]
+        per_row = self.as_csr * CSR_BYTES * n_features + entry_bytes(scores, self.summary)
+        sizes = [part.n_bytes + per_row * part.n_rows for part in self.summary.parts]
         for k, size in enumerate(sizes):
             self._check_size(k, size, allowed, f", weights and solver {fixed / 1e6:.3g} MB")
         return ShardedLogLikelihood(scores, self, allowed - max(sizes), l2, threads)
@@ -169,6 +185,17 @@ class LocalShardSource(ShardSource):
         self, likelihood: ShardedLogLikelihood, l1: float, start
     ) -> ShardedStochasticLikelihood:
         return ShardedStochasticLikelihood(likelihood, l1, start)
+
+
+def entry_bytes(scores: ScoreMap, summary: Summary) -> float:
+    """Bytes of the transition features of a row, on average if rows are sparse."""
+    if scores.features is None:
+        return 0
+    columns = scores.features.columns
+    per_row = len(columns)
+    if summary.counts is not None:
+        per_row = summary.counts[columns].sum() / summary.n_rows
+    return ENTRY_BYTES[0] + ENTRY_BYTES[1] * per_row
 
 
 def solver_bytes(scores: ScoreMap, n_threads: int) -> float:

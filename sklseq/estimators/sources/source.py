@@ -53,9 +53,8 @@ class Source(AbstractContextManager):
     error : exception class, or ()
         Raised if data cannot be read again during training.
     lacks : dict
-        Solvers ("dual", "adagrad") and options ("early_stopping", "gradient",
-        "transition_features") that the source does not support, with the message; ``{solver}`` and
-        ``{gradient}`` are the parameters.
+        Solvers ("dual", "adagrad") and options ("early_stopping", "gradient") that the source does
+        not support, with the message; ``{solver}`` and ``{gradient}`` are the parameters.
     roles : ndarray of shape (n_features,), or None
         ``Sequences.roles`` of the columns.
     cause : str

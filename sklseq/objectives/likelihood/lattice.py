@@ -53,11 +53,12 @@ class LatticeState:
         self.chain_mask, self.allowed = scores.chain_masks()
         self.pairs = scores.pairs_for("updates") or None  # an empty list: dense
         self.listed = None if self.pairs is None else self._lists(self.pairs)
-        self.v, self.links = scores.triples(self.w), self._links()
+        self.v, self.features = scores.triples(self.w), scores.features
+        self.links = self._links()
 
     def _links(self) -> tuple | None:
         # Transition features in the form of `lattice.pxd`, with buffers for one sequence.
-        features, L = self.scores.features, self.scores.n_labels
+        features, L = self.features, self.scores.n_labels
         if features is None or not features.n_weights:
             return None
         n = int(np.diff(features.before[self.offsets]).max(initial=0))
@@ -94,10 +95,10 @@ class LatticeState:
             copies = {name: [_aligned_like(x) for x in given] for name, given in arrays.items()}
             scratch, inverse_c = _aligned_like(self.scratch), np.zeros_like(self.inverse_c)
             own = {"scratch": scratch, "inverse_c": inverse_c, "listed": listed}
-            own["links"] = self._links()
             self.thread_buffers[k] = copies | own
         other = copy(self)
         vars(other).update(self.thread_buffers[k])
+        other.links = self._links()  # of these rows: shards share the memory
         for name, given in arrays.items():
             for x, own in zip(given, self.thread_buffers[k][name]):
                 np.copyto(own, x)

@@ -36,7 +36,9 @@ class ThreadBuffers(Workspace):
         self.buffer = scores.design.new_buffer()
         self.ends = np.zeros((2, scores.width))
         self.psi = np.empty_like(self.e)
-        self.entries: EntryBuffers | None = None  # with transition features
+        self.entries: EntryBuffers | None = None
+        if scores.features is not None:
+            self.entries = scores.features.buffers([])
 
     def clear(self) -> None:
         """Set all sums to zero."""
@@ -91,9 +93,14 @@ class SumOfParts:
         """Return f(w); write its gradient into ``gradient``."""
         chain, W = self.scores.chain(w), self.scores.design.weights(self.scores.state(w))
         self.threads.map(ThreadBuffers.clear, self.buffers)
-        sums = self.each_part(lambda part: (part.add_up(W, chain), part.observed[0]))
-        log_p, observed = (sum(terms) for terms in zip(*sums))
+        sums = self.each_part(
+            lambda part: (part.add_up(W, chain), part.observed[0], part.observed_triples)
+        )
+        log_p, observed, triples = zip(*sums)
+        log_p, observed = sum(log_p), sum(observed)
         self._after_evaluation()
+        if self.scores.features is not None:
+            self.observed_triples = sum(triples)
         expected = sum(one.pairwise_sum(chain) for one in self.buffers)
         return self.store_gradient(expected - observed, w, gradient) - log_p
 
@@ -252,11 +259,11 @@ class LogLikelihood(SumOfParts):
             largest = max(block.last - block.first for block in blocks)
             n = threads.n if self.shared else len(self.runs)
             buffers = [ThreadBuffers(largest, scores) for _ in range(n)]
-            if scores.features is not None:
-                rows = [(block.first, block.last) for block in blocks]
-                for one in buffers:
-                    one.entries = scores.features.buffers(rows)
         self.buffers = buffers
+        if scores.features is not None:
+            rows = [(block.first, block.last) for block in blocks]
+            for one in buffers:
+                scores.features.reserve(rows, one.entries)
         if scores.design.needs_all_residuals:
             self.residual = np.empty((len(y), scores.width), dtype=scores.dtype)
         self._count_observed()

@@ -21,6 +21,7 @@ from sklseq.objectives.likelihood.likelihood import (
 from sklseq.objectives.likelihood.partial import PartialLogLikelihood
 from sklseq.objectives.likelihood.summary import LabelledRows
 from sklseq.objectives.scores.score_map import ScoreMap
+from sklseq.objectives.scores.transition_features import allowed_triples, observed_triples
 
 
 def likelihood_of(
@@ -47,7 +48,20 @@ def sum_of_shard(part: LogLikelihood, w: np.ndarray) -> tuple[float, np.ndarray]
     """Value and gradient of one shard; several threads may call this at once."""
     mine = part.alone()
     gradient = mine.scores.new_vector()
-    return mine.value_and_gradient(w, gradient), gradient
+    value = mine.value_and_gradient(w, gradient)
+    if part.scores.features is not None:  # the scale of the next evaluation
+        part.scores.features.highest = mine.scores.features.highest
+    return value, gradient
+
+
+def triples_of_shard(rows: LabelledRows, classes: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Weights (column, label, next label) that occur in one shard, see ``Support.triples``.
+
+    ``rows`` has the columns of the whole data, and ``classes`` are its labels.
+    """
+    if rows.table is None:
+        return observed_triples(rows.X, columns, rows.labelled_by(classes), len(classes))
+    return allowed_triples(rows.X, columns, rows.allowed_by(classes))
 
 
 def add_sums(*sums: tuple[float, np.ndarray]) -> tuple[float, np.ndarray]:
@@ -113,7 +127,7 @@ class ShardedLogLikelihood(SumOfParts):
     def _read(self, k: int) -> LogLikelihood:
         self.n_reads += 1
         part = self.read(k)
-        n = part.scores.design.nbytes + part.y.nbytes + 4 * part.offsets.nbytes
+        n = part.scores.nbytes + part.y.nbytes + 4 * part.offsets.nbytes
         if n <= self.max_bytes:
             self.kept[k] = part
             self.max_bytes -= n

@@ -114,6 +114,8 @@ class StochasticLikelihood(LatticeState):
         other.y, other.offsets, other.weights = part.y, part.offsets, part.weights
         other.penalties = part.penalties
         other.rows, other.sparse, _ = part.scores.design.entries()
+        other.features = part.scores.features
+        other.links = other._links()
         other.losses = np.zeros(len(part.weights))
         return other
 
@@ -346,8 +348,8 @@ def _inverse_scale(n: int, index: np.ndarray, values: np.ndarray) -> np.ndarray:
     return 1 / np.where(largest > 0, largest, 1.0)
 
 
-def _feature_scale(scores: ScoreMap) -> tuple[np.ndarray, np.ndarray] | None:
-    # 1 / largest magnitude of each feature in all shards, for dense rows and for sparse entries.
+def _feature_scale(scores: ScoreMap) -> tuple[np.ndarray, ...] | None:
+    # 1 / largest magnitude of the feature of each dense row, sparse entry and triple in all shards.
     if scores.largest is None:
         return None
     L = scores.n_labels
@@ -355,4 +357,5 @@ def _feature_scale(scores: ScoreMap) -> tuple[np.ndarray, np.ndarray] | None:
     ones = np.ones((L, L)), np.ones(L), np.ones(L)
     packed = scores.pack(Weights(np.repeat(largest[:, None], L, axis=1), *ones))
     W, sparse_w = scores.design.weights(scores.state(packed))
-    return 1 / W.max(axis=1), 1 / sparse_w, np.zeros(0)
+    of_triples = np.zeros(0, dtype=int) if scores.features is None else scores.features.feature
+    return 1 / W.max(axis=1), 1 / sparse_w, 1 / largest[of_triples]

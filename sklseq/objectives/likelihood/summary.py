@@ -12,7 +12,7 @@ from sklseq._lib.checksums import array_checksum, label_checksum, row_checksum
 from sklseq.data.labels import encode_labels
 from sklseq.data.partial_blocks import join_any
 from sklseq.data.partial_labels import AllowedLabels
-from sklseq.data.sequences import Sequences
+from sklseq.data.sequences import STATE, Sequences
 from sklseq.objectives.scores.score_map import (
     Support,
     magnitudes,
@@ -65,7 +65,8 @@ class LabelledRows(NamedTuple):
         for names in (self.classes, np.array(self.attributes or [], dtype=np.str_)):
             seed = label_checksum(names, seed)
         table = np.zeros(0) if self.table is None else self.table.astype(np.uint8)
-        for numbers in (self.X.offsets, self.codes.astype(np.int32), self.weights, table):
+        roles = np.zeros(0, np.uint8) if self.X.roles is None else self.X.roles
+        for numbers in (self.X.offsets, self.codes.astype(np.int32), self.weights, table, roles):
             seed = array_checksum(numbers, seed)
         return seed
 
@@ -128,6 +129,8 @@ class Summary(NamedTuple):
         The shards, if the data are in shards.
     table : ndarray, or None
         ``LabelledRows.table`` of a shard.
+    roles : ndarray of shape (n_features,), or None
+        ``Sequences.roles`` of the columns of shards.
     """
 
     classes: np.ndarray
@@ -142,6 +145,7 @@ class Summary(NamedTuple):
     attributes: list | None = None
     parts: tuple[Part, ...] = ()
     table: np.ndarray | None = None
+    roles: np.ndarray | None = None
 
     @property
     def dtype(self) -> np.dtype:
@@ -170,11 +174,6 @@ def summarise_rows(X: Sequences, classes: np.ndarray, support: Support) -> Summa
 def summarise_shard(shard: LabelledRows) -> Summary:
     """Summary of one shard, with its own columns and labels."""
     X, rows = shard.X, shard.X.rows
-    if X.roles is not None:
-        raise ValueError(
-            "its columns have roles, and transition features need sequences in memory or in "
-            "RowBlocks; leave out B lines and transition_features."
-        )
     n_bytes, counts = rows.nbytes if not X.is_sparse else 0, None
     if X.is_sparse:
         n_bytes = 2 * (rows.data.nbytes + rows.indices.nbytes + rows.indptr.nbytes)
@@ -183,7 +182,7 @@ def summarise_shard(shard: LabelledRows) -> Summary:
     n_codes = len(shard.classes if shard.table is None else shard.table)
     support = observed_support(X, shard.codes, n_codes)
     return summarise_rows(X, shard.classes, support)._replace(
-        counts=counts, attributes=shard.attributes, parts=(part,), table=shard.table
+        counts=counts, attributes=shard.attributes, parts=(part,), table=shard.table, roles=X.roles
     )
 
 
@@ -224,7 +223,7 @@ def merge_summaries(summaries: list[Summary], wrong: Callable[[int, str], Except
     return Summary(
         classes, sum(one.n_rows for one in used), max(one.longest for one in used), n_features,
         used[0].is_sparse, all(one.single for one in used), support, largest, counts, names,
-        tuple(part for one in summaries for part in one.parts),
+        tuple(part for one in summaries for part in one.parts), roles=used[0].roles,
     )  # fmt: skip
 
 
@@ -239,6 +238,12 @@ def _check_alike(filled: list, wrong: Callable[[int, str], Exception]) -> None:
                 f"it has {one.n_features} features, shard {k0} has {first.n_features}; all "
                 "shards must have the same columns",
             )
+        if not _same_roles(one, first):
+            raise wrong(
+                k,
+                f"its columns have other roles than those of shard {k0}; make all shards with the "
+                "same templates or transition_features",
+            )
         if one.is_sparse != first.is_sparse:
             raise wrong(k, f"only one of shards {k0} and {k} is sparse; make both so")
         if one.classes.dtype.kind != first.classes.dtype.kind:
@@ -247,6 +252,12 @@ def _check_alike(filled: list, wrong: Callable[[int, str], Exception]) -> None:
                 f"its labels are of another kind than those of shard {k0}; labels must be all "
                 "strings or all integers",
             )
+
+
+def _same_roles(one: Summary, other: Summary) -> bool:
+    # No roles at all are those of state weights.
+    a, b = (STATE if x.roles is None else x.roles for x in (one, other))
+    return bool(np.all(a == b))
 
 
 def _add_up(summaries: list[Summary], names, classes, n_features: int):

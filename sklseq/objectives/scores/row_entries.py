@@ -45,29 +45,35 @@ class EntryBuffers:
 
     Parameters
     ----------
-    n_rows, n_entries : int
-        Most rows and entries of a block.
-    entries : RowEntries
+    n_labels : int
     dtype : numpy dtype
         Type of scores.
     n_sums : int
         Number of weights whose sums are kept; 0: no expectations of entries are computed.
     """
 
-    def __init__(
-        self, n_rows: int, n_entries: int, entries: RowEntries, dtype: Any, n_sums: int = 0
-    ):
+    def __init__(self, n_labels: int, dtype: Any, n_sums: int = 0):
+        self.dtype = dtype
+        self.place = np.empty(n_labels**2, dtype=np.int32)
+        self.sums = np.zeros(n_sums)
+        self.highest = -np.inf
+        self._allocate(0, 0, 0)
+
+    def _allocate(self, n_rows: int, n_entries: int, n_kinds: int) -> None:
+        self.sizes = n_rows, n_entries, n_kinds
         self.indptr = np.zeros(n_rows + 2, dtype=np.int64)
         self.row_of_set = np.zeros(n_rows + 1, dtype=np.int64)
         self.of_row = np.empty(n_rows, dtype=np.int32)
-        self.set_of_kind = np.full(entries.n_kinds, -1, dtype=np.int32)
+        self.set_of_kind = np.full(n_kinds, -1, dtype=np.int32)
         self.i, self.j = np.empty((2, n_entries), dtype=np.int32)
         self.n_matrices = 0  # of the last call of `Links.fill`
-        self.score = np.empty(n_entries, dtype=dtype)
-        self.expected = np.empty(n_entries if n_sums else 0)
-        self.place = np.empty(entries.n_labels**2, dtype=np.int32)
-        self.sums = np.zeros(n_sums)
-        self.highest = -np.inf
+        self.score = np.empty(n_entries, dtype=self.dtype)
+        self.expected = np.empty(n_entries if len(self.sums) else 0)
+
+    def reserve(self, *sizes: int) -> None:
+        """Make room for blocks of so many rows, entries and kinds of rows; sums are kept."""
+        if any(new > old for new, old in zip(sizes, self.sizes)):
+            self._allocate(*map(max, sizes, self.sizes))
 
     def clear(self) -> None:
         """Reset the sums for another evaluation."""
@@ -98,6 +104,7 @@ class RowEntries:
     """
 
     def __init__(self, rows: tuple, support: tuple, n_labels: int, kind: Any = None):
+        self.given = rows, support, n_labels, kind
         self.n_labels, self.shares = n_labels, kind is not None
         self.links = _entries.Links(rows, kind, support, n_labels)
         self.n_kinds = 0 if kind is None or not len(kind) else int(kind.max()) + 1
@@ -107,11 +114,20 @@ class RowEntries:
         # A row with half of the pairs gets all of them.
         self.before = np.concatenate([[0], np.cumsum(np.where(2 * counts < pairs, counts, pairs))])
 
+    def __reduce__(self):
+        return RowEntries, self.given  # compiled links cannot be pickled
+
     def buffers(self, blocks: list[tuple[int, int]], dtype: Any, n_sums: int = 0) -> EntryBuffers:
         """Buffers for the entries of any of these runs of rows, and for sums of weights."""
+        buffers = EntryBuffers(self.n_labels, dtype, n_sums)
+        self.reserve(blocks, buffers)
+        return buffers
+
+    def reserve(self, blocks: list[tuple[int, int]], buffers: EntryBuffers) -> None:
+        """Make room in ``buffers`` for the entries of any of these runs of rows."""
         n_rows = max((b - a for a, b in blocks), default=0)
         n_entries = max((int(self.before[b] - self.before[a]) for a, b in blocks), default=0)
-        return EntryBuffers(n_rows, n_entries, self, dtype, n_sums)
+        buffers.reserve(n_rows, n_entries, self.n_kinds)
 
     def fill(
         self, v: np.ndarray, shared: np.ndarray, first: int, offsets: np.ndarray,

@@ -327,6 +327,11 @@ class ScoreMap:
             other.features = self.features.for_rows(X)
         return other
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the rows, of maps that have :meth:`for_rows`."""
+        return self.design.nbytes + (0 if self.features is None else self.features.nbytes)
+
     def unshared(self) -> ScoreMap:
         """A copy for an evaluation that runs at the same time as others at other w."""
         other = copy(self)

@@ -228,6 +228,16 @@ class TransitionFeatures:
         """Buffers for the entries of any of these runs of rows, and for sums of weights."""
         return self.row_entries.buffers(blocks, self.dtype, self.n_weights if sums else 0)
 
+    def reserve(self, blocks: list[tuple[int, int]], buffers: EntryBuffers) -> None:
+        """Make room in ``buffers``, which other rows use too, for these runs of rows."""
+        self.row_entries.reserve(blocks, buffers)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the rows."""
+        arrays = *self.rows, self.before
+        return sum(x.nbytes for x in arrays) + 4 * self.sets * len(self.before)
+
     def fill(
         self, v: np.ndarray, shared: np.ndarray, first: int, offsets: np.ndarray,
         buffers: EntryBuffers,
