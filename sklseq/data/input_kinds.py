@@ -50,11 +50,6 @@ def in_shards(X: Any) -> bool:
     return type(one).__module__.split(".")[0] == "dask" or hasattr(X, "to_delayed")
 
 
-def in_parts(X: Any) -> bool:
-    """Whether X is in shards or in blocks, of which one is in memory at a time."""
-    return in_shards(X) or in_blocks(X)
-
-
 def check_in_memory(X: Any) -> None:
     """Raise if X is in shards or in blocks; memory maps of any size are taken as arrays."""
     if in_blocks(X, maps=False):

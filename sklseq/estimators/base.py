@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import LabellerBase
-from sklseq.data.input_kinds import in_blocks, in_parts, in_shards
-from sklseq.data.labels import LabelLists, PartialLabelError, encode_labels, find_codes
+from sklseq.data.input_kinds import in_blocks, in_shards
+from sklseq.data.labels import PartialLabelError, encode_labels, find_codes
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
 from sklseq.data.row_blocks import RowBlocks
 from sklseq.data.segment_labels import Span
@@ -21,9 +21,9 @@ from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, SequencesLike, 
 from sklseq.estimators.label_output import (
     LabelOutputMixin,
     as_chosen,
+    best_labels,
     chosen_labels,
     cut_labels,
-    gives_lists,
 )
 from sklseq.estimators.validation import (
     check_flags,
@@ -163,29 +163,27 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         n_steps · n_labels · 2^k exceeds 2^26; near this limit it takes one sequence about 1 s with
         16 labels and 6 s with 64.
         """
-        check_handle_invalid(handle_invalid)
-        if in_parts(X):
-            return self._predict_parts(X, known=known, valid=valid)
-        rows = self._scored(self._read(X, finite=False), known)
-        if valid is not None:
-            codes = self._valid_codes(rows.best_codes(), rows.potentials(), valid, handle_invalid)
-            return cut_labels(self, codes, rows.X.offsets)
-        found = LabelLists([None] * len(rows.X))
-
-        def keep(a, b, codes, offsets, threads):
-            found[a:b] = cut_labels(self, codes, offsets, threads)  # while other threads decode
-
-        rows.best_paths(keep)
-        return found if gives_lists(self) else np.asarray(found)
-
-    def _predict_parts(self, X: Any, **options: Any) -> Any:
-        # Labels of sequences in shards or blocks, of which one is in memory at a time.
         check_is_fitted(self, "classes_")
-        refuse_options("predict", **options)
+        check_handle_invalid(handle_invalid)
         if in_shards(X):
-            from sklseq.estimators.sources.shard_answers import predict_shards
+            return self._predict_shards(X, known=known, valid=valid)
+        if in_blocks(X):
+            return self._predict_blocks(X, known=known, valid=valid)
+        X = self._read(X, finite=False)
+        rows = self._scored(X, known)
+        if valid is None:
+            return best_labels(self, rows)
+        codes = self._valid_codes(rows.best_codes(), rows.potentials(), valid, handle_invalid)
+        return cut_labels(self, codes, X.offsets)
 
-            return predict_shards(self.predict, X)
+    def _predict_shards(self, X: Any, **options: Any) -> Any:
+        from sklseq.estimators.sources.shard_answers import predict_shards
+
+        refuse_options("predict", **options)
+        return predict_shards(self.predict, X)
+
+    def _predict_blocks(self, X: Any, **options: Any) -> Any:
+        refuse_options("predict", **options)
         decoded = self._block_decoder().predict(X)
         return as_chosen(self, (chosen_labels(self, codes) for codes in decoded))
 

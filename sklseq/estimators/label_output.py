@@ -10,6 +10,7 @@ import numpy as np
 from sklseq._lib.threads import Threads
 from sklseq.data._label_lists import label_list, label_lists
 from sklseq.data.labels import LabelLists, cut_rows
+from sklseq.objectives.scores.scored_rows import ScoredRows
 
 
 class LabelOutputMixin:
@@ -91,6 +92,17 @@ def cut_labels(
             return LabelLists([label_list(classes, codes, threads)])
         return LabelLists(label_lists(classes, codes, offsets))
     return np.asarray(LabelLists(cut_rows(estimator.classes_.take(codes), offsets)))
+
+
+def best_labels(estimator: Any, rows: ScoredRows) -> Any:
+    """Return labels of the best path of each sequence, in the form that `set_output` chose."""
+    found = LabelLists([None] * len(rows.X))
+
+    def keep(a, b, codes, offsets, threads):
+        found[a:b] = cut_labels(estimator, codes, offsets, threads)  # while other threads decode
+
+    rows.best_paths(keep)
+    return found if gives_lists(estimator) else np.asarray(found)
 
 
 def as_chosen(estimator: Any, answers: Iterable[Any]) -> Any:
