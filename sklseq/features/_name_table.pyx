@@ -20,11 +20,12 @@ cdef class NameTable:
     threads may share it.
     """
 
-    def __cinit__(self, names=()):
+    def __cinit__(self, names=(), Py_ssize_t expected=0):
+        # With room for the expected number of names, the table does not grow for as many.
         cdef PyObject *text
         self.names, self.pool, self.n_words = [], np.empty(256, dtype=np.uint64), 0
         self.letters = <uint64_t *><size_t>self.pool.ctypes.data
-        self._resize(max(256, 2 * len(names)))
+        self._resize(max(256, 2 * len(names), 2 * expected + 2))
         for name in names:
             text = <PyObject *>name
             self.insert(text, NULL, mixed(hash_on(0, text)))
@@ -64,15 +65,20 @@ cdef class NameTable:
 
     cdef int32_t insert(self, PyObject *key, PyObject *value, uint64_t hash) except -1:
         """Add a name with this hash, which is not in the table; return its number."""
-        cdef str name = str.__str__(<object>key)
+        cdef str name = plain(key)
         if value != NULL:
-            name = name + ":" + str.__str__(<object>value)
+            name = name + ":" + plain(value)
         if <uint64_t>(2 * len(self.names)) >= self.mask:
             self._resize(8 * len(self.names))
         self._put(hash, <PyObject *>name, len(self.names) + 1, self.n_words)
         self._store(<PyObject *>name)
         self.names.append(name)
         return <int32_t>(len(self.names) - 1)
+
+
+cdef inline str plain(PyObject *text):
+    # Subclasses of str, as numpy.str_, would keep more than their letters.
+    return <str>text if type(<object>text) is str else str.__str__(<object>text)
 
 
 cdef inline uint64_t n_bytes(PyObject *name) noexcept:

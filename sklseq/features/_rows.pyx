@@ -14,12 +14,19 @@ def gather_rows(
     const int32_t[:, ::1] codes,  # (n_columns, n_rows) distinct token of each row
     const int64_t[::1] ends,  # (n_tokens + 1,) attributes of each distinct token
     const int32_t[::1] attributes,
-    int32_t[::1] indices,  # OUT
-    int64_t[::1] indptr,  # (n_rows + 1,)   OUT
 ):
-    """Copy to each row the attributes of its tokens, column after column."""
+    """Return the attributes of each row's tokens, column after column, and the row ends."""
     cdef Py_ssize_t row, c, k, n = 0
     cdef int32_t code
+    cdef int64_t[::1] indptr = np.zeros(codes.shape[1] + 1, dtype=np.int64)
+    cdef int32_t[::1] indices
+    with nogil:
+        for row in range(codes.shape[1]):
+            for c in range(codes.shape[0]):
+                n += ends[codes[c, row] + 1] - ends[codes[c, row]]
+            indptr[row + 1] = n
+    indices = np.empty(n, dtype=np.int32)
+    n = 0
     with nogil:
         for row in range(codes.shape[1]):
             for c in range(codes.shape[0]):
@@ -27,8 +34,7 @@ def gather_rows(
                 for k in range(ends[code], ends[code + 1]):
                     indices[n] = attributes[k]
                     n += 1
-            indptr[row + 1] = n
-    return n
+    return np.asarray(indices), np.asarray(indptr)
 
 
 def window_rows(
@@ -39,9 +45,11 @@ def window_rows(
     int before, int after,
     const int32_t[::1] table,  # column of each number below, -1: none; empty: the number
     uint64_t n_hashed,  # 2**k: hash instead; 0: not
+    const int64_t[::1] room,  # (n_rows + 1,) ends of the entries that each row gets later
     int32_t[::1] indices,  # OUT
-    int64_t[::1] indptr,  # (n_rows + 1,)   OUT
-    int64_t[::1] sources,  # inner entry of each entry   OUT, unless empty
+    int64_t[::1] indptr,  # (n_rows + 1,) row ends, with the room   OUT
+    int64_t[::1] at,  # (n_rows,) where the room of each row begins   OUT
+    int64_t[::1] sources,  # inner entry of each entry, -1 in the room   OUT, unless empty
 ):
     """Write to each row t the attributes of rows t - before, ..., t + after of its sequence.
 
@@ -69,8 +77,12 @@ def window_rows(
                         if with_sources:
                             sources[n] = k
                         n += 1
+                at[t] = n
+                n += room[t + 1] - room[t]
                 indptr[t + 1] = n
-    return n
+                if with_sources:
+                    for k in range(at[t], n):
+                        sources[k] = -1
 
 
 cdef inline uint64_t hash_pair(int64_t a, int64_t b) noexcept nogil:

@@ -14,6 +14,9 @@ from sklseq.features._name_table import NameTable
 from sklseq.features._packed_rows import PackedRows, join_rows
 from sklseq.features._token_table import TokenTable
 
+# Distinct tokens of a column are about a fifth of 50,000 tokens; a table of more grows.
+MANY = 10_000
+
 
 class TokenTransform:
     """Part of ``TokenFeatures`` that transforms, with the same parameters and attributes."""
@@ -91,10 +94,7 @@ class TokenTransform:
     def _gather(
         self, codes: np.ndarray, indptr: np.ndarray, table: np.ndarray, offsets: np.ndarray
     ) -> PackedRows:
-        widths = np.diff(indptr)
-        n = int(sum(widths[row].sum() for row in codes)) if len(widths) else 0
-        indices, ends = np.empty(n, dtype=np.int32), np.zeros(codes.shape[1] + 1, dtype=np.int64)
-        _rows.gather_rows(codes, indptr, table, indices, ends)
+        indices, ends = _rows.gather_rows(codes, indptr, table)
         return PackedRows(ends, indices, None, self.n_features_out_, offsets)
 
 
@@ -116,7 +116,7 @@ def distinct_tokens(
     codes = np.empty((len(names), offsets[-1]), dtype=np.int32)
     tokens, first = [], 0
     for row, name in zip(codes, names):
-        known = NameTable()
+        known = NameTable(expected=min(offsets[-1] // 5, MANY))
         columns.check_lengths(name, lengths)
         columns.encode(name, known, first, offsets, row, True)
         tokens.append(known.names)

@@ -256,7 +256,7 @@ class WindowFeatures(WindowTransform, VocabularyMixin, Extractor, auto_wrap_outp
         return Conjunctions.of(parsed, [name.partition("=")[0] for name in names])
 
     def _learn_table(self, inner: PackedRows, roles: np.ndarray) -> int:
-        indices, _, _ = self._window(inner)
+        indices, *_ = self._window(inner, np.zeros(inner.n_rows + 1, dtype=np.int64))
         counts = np.bincount(indices, minlength=(self.before + self.after + 1) * self.n_inner_)
         own = slice(self.before * self.n_inner_, (self.before + 1) * self.n_inner_)
         counts = np.maximum(counts, self.min_count == 1) * (roles > 0)  # 1: keep unseen ones

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from sklseq.data._row_join import place_rows
 from sklseq.data.sequences import row_positions
 from sklseq.features import _rows
 from sklseq.features._conjoin import Conjunctions
-from sklseq.features._packed_rows import PackedRows, join_rows, join_values
+from sklseq.features._packed_rows import PackedRows
 
 MARKS = ("__BOS__", "__EOS__")
 
@@ -38,27 +39,33 @@ class WindowTransform:
         return self._assemble(inner, conjunctions.find(inner, self.n_features))
 
     def _assemble(self, inner: PackedRows, joined: tuple) -> PackedRows:
-        indices, indptr, sources = self._window(inner)
-        values = None if inner.values is None else inner.values[sources]
+        later = [joined, self._marks(inner.offsets)]
+        room = sum(ends for _, ends, _ in later)
+        indices, indptr, at, sources = self._window(inner, room)
         shift = 0 if self.n_features else self.n_window_
-        for more, ends, step in (joined, self._marks(inner.offsets)):
-            if len(more):
-                if values is not None:
-                    values = join_values(values, indptr, np.ones(len(more), values.dtype), ends)
-                indptr, indices = join_rows(indptr, indices, ends, more, shift)
+        for columns, ends, step in later:
+            place_rows(ends, columns.astype(np.int32, copy=False), shift, at, indices)
             shift += step
+        values = None
+        if inner.values is not None:
+            values = np.ones(len(sources), dtype=inner.values.dtype)
+            values[sources >= 0] = inner.values[sources[sources >= 0]]
         return PackedRows(indptr, indices, values, self.n_features_out_, inner.offsets)
 
-    def _window(self, inner: PackedRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return indices, row ends, and the source of each entry (empty if all values are 1)."""
-        n_max = len(inner.indices) * (self.before + self.after + 1)
+    def _window(self, inner: PackedRows, room: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return indices, row ends, where the room of each row begins, and sources of the entries.
+
+        The sources are empty if all values are 1.
+        """
+        n_max = len(inner.indices) * (self.before + self.after + 1) + int(room[-1])
         indices, indptr = np.empty(n_max, np.int32), np.zeros(inner.n_rows + 1, np.int64)
+        at = np.empty(inner.n_rows, dtype=np.int64)
         sources = np.empty(0 if inner.values is None else n_max, dtype=np.int64)
-        n = _rows.window_rows(
+        _rows.window_rows(
             inner.indptr, inner.indices, inner.offsets, self.n_inner_, self.before, self.after,
-            self.table_, self.n_features or 0, indices, indptr, sources,
+            self.table_, self.n_features or 0, room, indices, indptr, at, sources,
         )  # fmt: skip
-        return indices[:n], indptr, sources[:n]
+        return indices[: indptr[-1]], indptr, at, sources[: indptr[-1]]
 
     def _mark_names(self) -> list[str]:
         return [*(MARKS if self.bos_eos else ()), *(["bias"] if self.bias else [])]
