@@ -1,4 +1,4 @@
-"""CSR rows whose values are all 1, as views of one shared array."""
+"""CSR rows whose values are all 1: views of one shared array, made when they are read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,39 @@ def _ones(n: int, dtype: np.dtype) -> np.ndarray:
 
 
 class OnesMatrix(sparse.csr_matrix):
-    """CSR matrix with read-only values; methods that work in place copy them first."""
+    """CSR matrix of ones, whose ``data`` is made, read-only, when it is first read.
+
+    Methods that work in place copy it first. Taggers predict without it: for many tokens, fresh
+    memory for it would take as long as finding the features.
+    """
+
+    kind: np.dtype  # of values that are not stored
+
+    @property
+    def stores_values(self) -> bool:
+        """Whether values have been set, which may differ from 1."""
+        return "data" in self.__dict__
+
+    @property
+    def data(self) -> np.ndarray:
+        """The values."""
+        if self.stores_values:
+            return self.__dict__["data"]
+        if "ones" not in self.__dict__:
+            self.__dict__["ones"] = _ones(len(self.indices), self.kind)
+        return self.__dict__["ones"]
+
+    @data.setter
+    def data(self, values: np.ndarray) -> None:
+        self.__dict__["data"] = values
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the values."""
+        return self.data.dtype if self.stores_values else self.kind
+
+    def __getstate__(self) -> dict:
+        return {key: value for key, value in self.__dict__.items() if key != "ones"}
 
     def _own(self) -> None:
         if not self.data.flags.writeable:
@@ -55,16 +87,12 @@ class OnesMatrix(sparse.csr_matrix):
 def rows_of_ones(
     indices: np.ndarray, indptr: np.ndarray, n_columns: int, dtype: Any
 ) -> sparse.csr_matrix:
-    """CSR rows whose stored values are all one, as a view of a shared array.
-
-    Writing a float for every attribute would take as long as finding the attributes.
-    """
+    """CSR rows whose values are all one."""
     # SciPy requires indices and indptr of one type, int32 if possible.
     kind = np.int32 if indptr[-1] <= np.iinfo(np.int32).max else np.int64
     rows = OnesMatrix((len(indptr) - 1, n_columns), dtype=dtype)
-    # Set as attributes: the constructor would copy a short view of a long array.
+    rows.kind = rows.__dict__.pop("data").dtype
     rows.indptr, rows.indices = indptr.astype(kind), indices.astype(kind, copy=False)
-    rows.data = _ones(len(indices), rows.dtype)
     return rows
 
 
@@ -72,8 +100,7 @@ def all_ones(rows: sparse.csr_matrix) -> bool:
     """Whether rows are an ``OnesMatrix`` of ones; its multiples have the same class."""
     if not isinstance(rows, OnesMatrix):
         return False
-    shared = rows.data.base is not None and rows.data.base is _kept.get(rows.dtype)
-    return shared or bool((rows.data == 1).all())
+    return not rows.stores_values or bool((rows.data == 1).all())
 
 
 def ones_beside(blocks: list) -> sparse.csr_matrix:

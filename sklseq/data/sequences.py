@@ -614,8 +614,15 @@ def finite_sum(values: np.ndarray) -> bool:
         return bool(np.isfinite(np.sum(values)))
 
 
+def made_of_ones(rows: Any) -> bool:
+    """Whether rows are an ``OnesMatrix`` without stored values: all are 1, which needs no check."""
+    return not getattr(rows, "stores_values", True)
+
+
 def first_not_finite(rows: Rows) -> tuple[int, int, float] | None:
     """Row, column and value of the first NaN or infinity."""
+    if made_of_ones(rows):
+        return None
     values = rows.data[: rows.indptr[-1]] if is_sparse(rows) else rows
     bad = () if finite_sum(values) else np.flatnonzero(~np.isfinite(np.ravel(values)))
     if not len(bad):
@@ -649,7 +656,7 @@ def check_entries(rows: Rows) -> tuple[int, str] | None:
     indptr, indices, (n, width) = rows.indptr, rows.indices, rows.shape
     if len(indptr) != n + 1 or indptr[0] != 0:
         return 0, f"does not begin at entry 0, or has no end: indptr has {len(indptr)} entries"
-    n_entries = min(len(indices), len(rows.data))
+    n_entries = len(indices) if made_of_ones(rows) else min(len(indices), len(rows.data))
     ends = indptr[1:]
     if n and (ends[-1] > n_entries or (ends < indptr[:-1]).any()):
         row = int(np.argmax((ends > n_entries) | (ends < indptr[:-1])))

@@ -30,7 +30,7 @@ from scipy import sparse
 from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.cpu import load_kernel
 from sklseq._lib.threads import Threads, spans
-from sklseq.data.sequences import Sequences, finite_sum
+from sklseq.data.sequences import Sequences, finite_sum, made_of_ones
 
 _linear = load_kernel("sklseq.objectives.scores._linear")
 
@@ -40,13 +40,13 @@ FREQUENT_COUNT = 8
 
 def values_unless_ones(rows: sparse.csr_matrix, dtype: np.dtype) -> np.ndarray:
     """Values of CSR rows as the kernels read them: empty where all are one."""
-    ones = bool((rows.data == 1).all())
+    ones = made_of_ones(rows) or bool((rows.data == 1).all())
     return np.zeros(0, dtype) if ones else np.ascontiguousarray(rows.data, dtype)
 
 
 def without_zeros(rows: sparse.csr_matrix) -> sparse.csr_matrix:
     """Rows without stored zeros (such as false flags of feature dicts), which add nothing."""
-    if rows.data.all():
+    if made_of_ones(rows) or rows.data.all():
         return rows
     rows = rows.copy()
     rows.eliminate_zeros()
@@ -99,9 +99,11 @@ class SparseScores:
         """out = X[first:last] @ W; return whether all values of X[first:last] are finite."""
         indptr = self.rows.indptr[first : last + 1]
         entries = slice(indptr[0], indptr[-1])
-        data = np.ascontiguousarray(self.rows.data[entries], self.dtype)
-        kind = _linear.kind_of_values(data)
-        data = data[:0] if kind == _linear.ONES else data
+        data, kind = np.zeros(0, self.dtype), _linear.ONES
+        if not made_of_ones(self.rows):
+            data = np.ascontiguousarray(self.rows.data[entries], self.dtype)
+            kind = _linear.kind_of_values(data)
+            data = data[:0] if kind == _linear.ONES else data
         indices = np.ascontiguousarray(self.rows.indices[entries])
         _linear.gather_rows(indptr - indptr[0], indices, data, W, out, 0, last - first)
         return kind != _linear.NOT_FINITE
