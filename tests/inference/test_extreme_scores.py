@@ -8,10 +8,10 @@ from sklseq.inference import (
     decode_online,
     forward_backward,
     nbest,
-    reference,
     sample,
     viterbi,
 )
+from tests import reference
 
 
 def close(scale):

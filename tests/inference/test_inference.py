@@ -5,8 +5,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 
-from sklseq.inference import forward_backward, nbest, reference, sample, viterbi
+from sklseq.inference import forward_backward, nbest, sample, viterbi
 from sklseq.inference.chain.linear_chain import _chain
+from tests import reference
 from tests.oracles import enumerate_chain
 
 # Sums of at most 3**6 terms of rounding error 1e-16 relative, on scores of magnitude 10.

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklseq.inference import forward_backward, reference, viterbi
+from sklseq.inference import forward_backward, viterbi
 from sklseq.inference.chain import linear_chain as chain
+from tests import reference
 from tests.oracles import enumerate_chain
 
 # Around the switches, at and beside whole blocks of eight lanes, and well beyond.

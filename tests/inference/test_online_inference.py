@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from sklseq.inference import decode_online, forward_backward, reference, viterbi
+from sklseq.inference import decode_online, forward_backward, viterbi
 from sklseq.inference.chain.online_rules import OnlineRule
+from tests import reference
 
 INF = np.inf
 STRATEGIES = ["step", "window", "closure", "chunk", "viterbi"]

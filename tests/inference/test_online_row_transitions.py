@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklseq.inference import RowTransitions, decode_online, forward_backward, reference, viterbi
+from sklseq.inference import RowTransitions, decode_online, forward_backward, viterbi
+from tests import reference
 from tests.inference.test_online_inference import STRATEGIES, random_chain, random_rule
 
 

@@ -10,7 +10,8 @@ from scipy import sparse
 
 from sklseq import Sequences
 from sklseq.data.segment_labels import labels_to_segments, segments_to_labels
-from sklseq.inference import decode_online, forward_backward, nbest, reference, viterbi
+from sklseq.inference import decode_online, forward_backward, nbest, viterbi
+from tests import reference
 from tests.oracles import enumerate_chain
 
 SETTINGS = settings(max_examples=60)

@@ -10,11 +10,11 @@ from sklseq.inference import (
     expected_features,
     forward_backward,
     nbest,
-    reference,
     sample,
     viterbi,
 )
 from sklseq.inference.chain.linear_chain import Transitions, Workspace
+from tests import reference
 from tests.oracles import enumerate_chain
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}

@@ -14,7 +14,7 @@ from sklseq import CRFTagger, Sequences, Shards
 from sklseq._lib.threads import Threads
 from sklseq.estimators.crf.crf_problem import choose_solver, score_map
 from sklseq.estimators.sources.source import RowSource
-from sklseq.inference import forward_backward, reference, viterbi
+from sklseq.inference import forward_backward, viterbi
 from sklseq.inference.chain import linear_chain as chain
 from sklseq.inference.chain import sparse_transitions as pairs
 from sklseq.inference.chain.linear_chain import Transitions, Workspace, best_paths
@@ -23,6 +23,7 @@ from sklseq.objectives.likelihood.dual import DualLikelihood, dual_bytes
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
 from sklseq.objectives.scores.score_map import ScoreMap, Weights, full_support, observed_support
+from tests import reference
 from tests.differential.reference import Chain
 from tests.inference.test_large_labels import RAGGED, TOLERANCE, by_reference
 
