@@ -137,6 +137,35 @@ def check_objective(seed, options, n_jobs=1, longest=4):
     return len(scores.triples(w))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_stored_zeros_count_as_observed(seed):
+    """The triples are those of the definition, as those of taggers are."""
+    X, y = problem(seed, dense=False)
+    rows = sparse.csr_matrix(X.rows)
+    rows.data *= np.random.default_rng(seed).random(rows.nnz) < 0.3
+    bare = rows.copy()
+    bare.eliminate_zeros()
+    given = X.kind, X.start, X.stop
+    X, without = (
+        SegmentPotentials(X.lengths, X.offsets, *given, r, row=X.row) for r in (rows, bare)
+    )
+    model = SemiCRFSegmenter(transition_features=COLUMNS, tol=1e-8)
+    one, other = (clone(model).fit(Z, y) for Z in (X, without))
+    stored, index = np.diff(rows.indptr), {label: k for k, label in enumerate(one.classes_)}
+    seen = set()
+    for x, own, gold in zip(X, np.split(np.arange(X.n_potentials), X.offsets[1:-1]), covered(y, X)):
+        for (_, _, before), (start, _, label) in zip(gold, gold[1:]):
+            for p, k, a, b in zip(own, x.kind, x.start, x.stop):
+                if k in (1, 3) and a == start and b == start + 1:
+                    columns = rows.indices[rows.indptr[X.row[p]] :][: stored[X.row[p]]]
+                    seen |= {(f, index[before] * 3 + index[label]) for f in columns}
+    training = SegmentProblem(model, SegmentSource.read(X, y, None, "O"))
+    triples = {divmod(q, 9) for q in training.scores.features.triples.tolist()}
+    assert triples == {(f, pair) for f, pair in seen if f in COLUMNS}
+    assert len(triples) > len(other.transition_coef_.indices)
+    assert one.objective_ < other.objective_  # it has more weights
+
+
 @pytest.mark.parametrize("every", [True, False])
 @pytest.mark.parametrize("seed", range(2))
 def test_hinge_loss(seed, every):

@@ -19,22 +19,25 @@ from scipy import sparse
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.row_transitions import RowTransitions
+from sklseq.objectives.scores.row_entries import ranked_columns
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 
 OPEN_END = 1  # the bit that the kinds OPEN_END and OPEN_BOTH have in common
 
 
 def rows_of_starts(X: SegmentPotentials, columns: np.ndarray) -> Sequences:
-    """x_t of all steps t, with zeros outside of ``columns``."""
+    """x_t of all steps t, with zeros outside of ``columns``; zeros that X stores are stored."""
     active = np.flatnonzero((X.stop - X.start == 1) & (X.kind & OPEN_END > 0))
     steps = np.concatenate([[0], np.cumsum(X.lengths)])
     of = np.repeat(np.arange(len(X)), np.diff(X.offsets))[active]
-    at = steps[of] + X.start[active], X.row[active]
-    links = sparse.csr_matrix((np.ones(len(active)), at), shape=(X.n_steps, X.rows.shape[0]))
-    chosen = sparse.csr_matrix(
-        (np.ones(len(columns)), (columns, columns)), shape=(X.shape[1], X.shape[1])
-    )
-    return Sequences(links @ (sparse.csr_matrix(X.rows) @ chosen), steps)
+    rows = sparse.csr_matrix(X.rows)[X.row[active]]
+    rank = np.full(X.shape[1], -1)
+    rank[columns] = columns
+    indptr, column, data = ranked_columns(rows.indptr, rows.indices, rows.data, rank, zeros=True)
+    step = np.repeat(steps[of] + X.start[active], np.diff(indptr))
+    # Products of sparse matrices would leave zeros out.
+    entries = sparse.coo_matrix((data, (step, column)), shape=(X.n_steps, X.shape[1]))
+    return Sequences(entries.tocsr(), steps)
 
 
 def pairs_of_starts(gold: Any, steps: np.ndarray, n_labels: int) -> np.ndarray:
