@@ -99,7 +99,7 @@ class BlockSums:
             block = self._filtered(chain, span)
             n = span.last - span.first
             buffer = chain.buffer("marginals", n, 1, chain.width)
-            _, marginals, _ = chain.backward(block, S, 0, n, np.ones(1), out=buffer)
+            _, marginals, _ = chain.backward(block, S, 0, n, np.ones(1), out=buffer, sums=False)
             span.kept[:] = marginals[:, 0, : self.L]
         return spans
 

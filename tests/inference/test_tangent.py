@@ -74,10 +74,10 @@ def in_blocks(psi, dpsi, direction, cuts):
         F = tangents.forward(block, dpsi[a:b], F, A)
         before = block.last(L)
         answers.append((a, b, block, A))
-    S, pairs = seed(block.probabilities(L), F), np.zeros((W, W))
+    S, (pairs, xi) = seed(block.probabilities(L), F), np.zeros((2, W, W))
     for a, b, block, A in answers[::-1]:
-        pairs += tangents.backward(block, dpsi[a:b], A, S)
-    return dpsi[:, :L], pairs[:L, :L]
+        pairs += tangents.backward(block, dpsi[a:b], A, S, xi)
+    return dpsi[:, :L], (pairs + direction.score * xi)[:L, :L]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -520,8 +520,9 @@ class BlockChain:
         return row_factors(rows, self.chain, self.buffer("factors", len(rows.score)))
 
     def backward(
-        self, block: FilteredBlock, S, lo: int, hi: int, live, agree: float = 0.0, out=None
-    ):
+        self, block: FilteredBlock, S, lo: int, hi: int, live, agree: float = 0.0, out=None,
+        sums: bool = True,
+    ):  # fmt: skip
         """Backward recursion from row hi - 1 to row lo of a block.
 
         Parameters
@@ -536,6 +537,8 @@ class BlockChain:
             Stop at the row where the R distributions agree up to this relative difference.
         out : ndarray of shape (hi - lo, R, width), optional
             Buffer for the marginals.
+        sums : bool, default=True
+            Whether pair marginals are summed.
 
         Returns
         -------
@@ -543,8 +546,8 @@ class BlockChain:
             Rows ``reached:hi`` are processed.
         marginals : ndarray of shape (hi - reached, R, width)
         pairs : ndarray of shape (width, R, width)
-            [i, r, j]: sum over these rows of the pair marginals of i and j given r. Those of
-            single rows are in ``block.entries``.
+            [i, r, j]: sum over these rows of the pair marginals of i and j given r; undefined
+            without ``sums``. Those of single rows are in ``block.entries``.
 
         Notes
         -----
@@ -574,6 +577,8 @@ class BlockChain:
             S, block.alpha, inverse, chain.E_t, live, marginals, q, block.first, lo,
             self.n_labels, agree, of_rows,
         )  # fmt: skip
+        if not sums:
+            return reached, marginals[reached - lo :], pairs
         q = q[reached - lo :].reshape(hi - reached, -1)
         np.matmul(block.alpha[reached:hi].T, q, out=pairs.reshape(self.width, -1))
         pairs *= chain.E[:, None]

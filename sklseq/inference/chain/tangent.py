@@ -188,6 +188,7 @@ class BlockTangents:
 
     def __init__(self, bc: BlockChain, direction: Direction):
         self.bc, self.direction = bc, direction
+        self.of_factors: FilteredBlock | None = None  # the block of the factors in the buffer "r"
         self.small = np.zeros((3, bc.width))
 
     def forward(
@@ -231,10 +232,19 @@ class BlockTangents:
     def _factors(self, block: FilteredBlock) -> np.ndarray:
         # r of the rows of a block.
         alpha = block.alpha[1:]
-        return np.multiply(alpha, block.inverse, out=self.bc.buffer("r", *alpha.shape))
+        r = self.bc.buffer("r", *alpha.shape)
+        if self.of_factors is not block:
+            np.multiply(alpha, block.inverse, out=r)
+            self.of_factors = block
+        return r
 
-    def backward(self, block: FilteredBlock, dpsi: np.ndarray, A: np.ndarray, S: np.ndarray):
+    def backward(
+        self, block: FilteredBlock, dpsi: np.ndarray, A: np.ndarray, S: np.ndarray,
+        xi: np.ndarray | None,
+    ):  # fmt: skip
         """Return derivatives of pair marginals; ``dpsi`` is overwritten by those of marginals.
+
+        Of blocks in scaled arithmetic, dscore xi is left out.
 
         Parameters
         ----------
@@ -243,6 +253,9 @@ class BlockTangents:
             As they are after :meth:`forward`, A being its ``out``.
         S : ndarray of shape (2, width)
             Marginals of the last row and their derivatives; overwritten by those of the row before.
+        xi : ndarray of shape (width, width), or None
+            Sums of pair marginals of blocks in scaled arithmetic; overwritten by those with the
+            block. None: they are not needed.
         """
         chain, n, L = self.bc.chain, len(dpsi), self.bc.n_labels
         if block.in_logs:
@@ -254,7 +267,10 @@ class BlockTangents:
             return pairs
         alpha, shape, last, buffer = block.alpha[1:], dpsi.shape, S.copy(), self.bc.buffer
         out = buffer("mu", n, 1, shape[1])
-        _, marginals, pairs = self.bc.backward(block, S[:1], 0, n, np.ones(1), out=out)
+        sums = {"out": out, "sums": xi is not None}
+        _, marginals, pairs = self.bc.backward(block, S[:1], 0, n, np.ones(1), **sums)
+        if xi is not None:
+            xi += pairs[:, 0]
         mu, u = marginals[:, 0], buffer("q", *shape)  # which the line before has filled
         U = np.matmul(u, self.direction.product_t, out=buffer("U", *shape))
         self.small[0] = _quotient(last[1] - _quotient(A[-1], alpha[-1]) * last[0], alpha[-1])
@@ -264,8 +280,7 @@ class BlockTangents:
         )  # fmt: skip
         if not block.first:
             S[1] = _quotient(A[0], block.alpha[0]) * S[0] + block.alpha[0] * self.small[0]
-        sums = self.direction.row_products((A[:-1], u), (block.alpha[:-1], U))
-        return chain.E * sums + self.direction.score * pairs[:, 0]
+        return chain.E * self.direction.row_products((A[:-1], u), (block.alpha[:-1], U))
 
 
 def _quotient(A: np.ndarray, alpha: np.ndarray) -> np.ndarray:

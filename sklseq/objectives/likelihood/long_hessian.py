@@ -43,34 +43,43 @@ class LongHessian:
         self.W = scores.design.unpack(scores.state(w)).astype(np.float64)
         self.bc = BlockChain(scores.chain(w))
         self.filtered: dict[tuple[int, int], tuple[FilteredBlock, float]] = {}
+        # As in ``likelihood.Hessian``.
+        self.pairs: np.ndarray | None = None
 
     def product(self, v: np.ndarray, product: np.ndarray) -> None:
         """Write ∇²f(w) v into ``product``."""
         f, scores, width = self.f, self.f.scores, self.bc.width
         direction = Direction(self.bc.chain, *scores.trained_chain(v))
         V = scores.design.unpack(scores.state(v)).astype(np.float64)
-        counts = Counts(scores.n_features, width)
+        counts, known = Counts(scores.n_features, width), self.pairs is not None
+        pairs = np.zeros((width, width))
         for batch in f.batches:
-            self._add_batch(batch, V, direction, counts)
+            self._add_batch(batch, V, direction, counts, None if known else pairs)
         for sequence in f.long:
-            one = Counts(scores.n_features, width)
-            check_paths(np.array([self._add(sequence, V, direction, one)]), sequence.number)
+            one, xi = Counts(scores.n_features, width), None if known else np.zeros((width, width))
+            check_paths(np.array([self._add(sequence, V, direction, one, xi)]), sequence.number)
             counts.add(one, f.weights[sequence.number])
+            if xi is not None:
+                pairs += f.weights[sequence.number] * xi
+        if self.pairs is None:
+            self.pairs = pairs
+        counts.pairs += direction.score * self.pairs
         product[:] = f.pack(counts) + 2 * f.l2 * v.astype(np.float64)
 
-    def _add_batch(self, batch: Batch, V, direction: Direction, counts: Counts) -> None:
+    def _add_batch(self, batch: Batch, V, direction: Direction, counts: Counts, xi) -> None:
         rows, offsets = batch.read(), batch.offsets
         work = TangentWorkspace(len(rows), self.bc.width)
+        work.pairs = xi
         log_z = np.zeros(len(batch.weights))
         filtered = work.filter(rows.scores(self.W), offsets, self.bc.chain, log_z)
         dmu = rows.scores(V)
         work.tangents(filtered, dmu, offsets, batch.weights, direction)
         rows.collect(dmu, 0, counts.state)
-        counts.pairs += work.all_pair_tangents(direction)
+        counts.pairs += work.pair_tangents
         counts.start += dmu[offsets[:-1]].sum(axis=0)
         counts.end += dmu[offsets[1:] - 1].sum(axis=0)
 
-    def _add(self, sequence, V, direction: Direction, counts: Counts) -> float:
+    def _add(self, sequence, V, direction: Direction, counts: Counts, xi) -> float:
         # Add the derivatives of all expected counts of a sequence; return its log Z.
         bc, tangents, spans = self.bc, BlockTangents(self.bc, direction), sequence.spans()
         n, L, kept = len(spans), bc.n_labels, []
@@ -104,7 +113,7 @@ class LongHessian:
             else:
                 rows, *of_rows = ahead(k)
             block, dpsi, A = of_rows
-            counts.pairs += tangents.backward(block, dpsi, A, S)
+            counts.pairs += tangents.backward(block, dpsi, A, S, xi)
             rows.collect(dpsi, 0, counts.state)
         counts.start += dpsi[0]
         return whole_log_z
