@@ -458,7 +458,8 @@ def span_precision(
     Returns
     -------
     precision : float, or ndarray of shape (n_types,) if `average` is None
-        Right / predicted.
+        Number of predicted spans that are true, with the same ends and type, divided by the number
+        of predicted spans.
 
     Examples
     --------
@@ -497,7 +498,8 @@ def span_recall(
     Returns
     -------
     recall : float, or ndarray of shape (n_types,) if `average` is None
-        Right / true.
+        Number of true spans that are predicted with the same ends and type, divided by the number
+        of true spans.
 
     Examples
     --------
@@ -536,7 +538,7 @@ def span_f1(
     Returns
     -------
     f1 : float, or ndarray of shape (n_types,) if `average` is None
-        2 right / (predicted + true).
+        2 · correct / (predicted + true), numbers of spans; correct ones have true ends and type.
 
     Examples
     --------
@@ -570,8 +572,8 @@ def span_fbeta(
     y_true, y_pred
         See :func:`span_precision_recall_fscore_support`.
     beta : float
-        From 0 to 1e100. At 0, the score is the precision. 1 is :func:`span_f1`; above 1, a missed
-        span costs more than an invented one.
+        From 0 to 1e100. With 0 the score is the precision, with 1 it is :func:`span_f1`; above 1, a
+        true span that is missed costs more than a predicted span that is wrong.
     mode, scheme, average, labels
         See :func:`span_precision_recall_fscore_support`; ``average`` is "micro" by default.
     zero_division : {0.0, 1.0, nan}, default=0.0
@@ -581,7 +583,8 @@ def span_fbeta(
     Returns
     -------
     fbeta : float, or ndarray of shape (n_types,) if `average` is None
-        (1 + beta²) right / (predicted + beta² true), as in scikit-learn's ``fbeta_score``.
+        (1 + beta²) · correct / (predicted + beta² · true), numbers of spans as in :func:`span_f1`;
+        the formula of scikit-learn's ``fbeta_score``.
 
     Examples
     --------

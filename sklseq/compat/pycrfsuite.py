@@ -360,8 +360,8 @@ class Trainer:
     -----
     ``c1``, ``c2``, ``max_iterations``, ``feature.possible_states`` and
     ``feature.possible_transitions`` have an effect. The others are settings of CRFsuite's solvers:
-    they are stored without effect. ``feature.minfreq`` must be at most 1, where pairs of attribute
-    and label with values below 1 or below 0 have a weight that CRFsuite may leave out.
+    they are stored without effect. ``feature.minfreq`` must be at most 1. CRFsuite leaves out pairs
+    of attribute and label whose values add up to less than it; here they keep their weights.
     """
 
     def __init__(
@@ -399,7 +399,7 @@ class Trainer:
         xseq : list of items, or ItemSequence
         yseq : list of str
         group : int, default=0
-            Number of the group, for ``holdout`` of :meth:`train`.
+            A number that :meth:`train` can name as ``holdout``.
         """
         items, labels = _items(xseq), list(yseq)
         if len(items) != len(labels):
@@ -510,7 +510,7 @@ class Trainer:
         model : str or path
             No file is written for "".
         holdout : int, default=-1
-            The group that training leaves out.
+            The ``group`` of :meth:`append` whose sequences are not used in training; -1: none.
         """
         from sklseq.estimators.crf.crfsuite_writer import write_crfsuite_model
 

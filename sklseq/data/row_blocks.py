@@ -35,9 +35,10 @@ class BlockError(ValueError):
 class RowBlocks:
     """One sequence whose rows are read in blocks, from memory, a file or a function.
 
-    :class:`CRFTagger` trains on it, or on its source, as an item of ``X``:
-    ``fit([RowBlocks(path)], [y])``, ``fit([read_log], [y])``; any tagger with ``coef_`` predicts
-    and scores it. Memory holds one block of rows at a time and, for ``predict``, the labels.
+    It stands for a sequence in ``X``: ``fit([RowBlocks(path)], [y])``. Functions and files can be
+    given without it: ``fit([read_log], [y])``. :class:`CRFTagger` trains on such sequences, and any
+    tagger with ``coef_`` predicts and scores them. Memory holds one block of rows at a time and,
+    for ``predict``, the labels.
 
     Parameters
     ----------
@@ -58,10 +59,10 @@ class RowBlocks:
     Raises
     ------
     TypeError, ValueError
-        If ``source`` is none of these; when rows are read, if a block is not two-dimensional,
-        finite and as wide as the first, or cannot be read; when they are read again, if they
-        have changed. The message names the sequence and the block; for NaN and infinity
-        also row and column, and for rows that have changed the range of rows that were compared.
+        If ``source`` is none of these. When rows are read: if a block cannot be read, or is not
+        two-dimensional, finite and as wide as the first. When they are read again: if they have
+        changed. The message names the sequence and the block, for NaN and infinity also the row and
+        column, and for changed rows the range of rows that were compared.
 
     Notes
     -----

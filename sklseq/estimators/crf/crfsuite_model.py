@@ -50,11 +50,11 @@ def read_crfsuite_model(path: str | os.PathLike, *, encoding: str = "utf-8") -> 
     Returns
     -------
     CRFTagger
-        Takes feature dicts and lists of attributes. ``boundaries=False``: CRFsuite has no weights
-        for first and last labels. ``classes_`` has the order of the file, in which CRFsuite
-        decides ties. ``coef_`` is an array, or a CSR matrix if few of its entries are used.
-        ``n_iter_``, ``objective_`` and ``loss_curve_`` are not set, as the file does not have them;
-        ``l1`` and ``l2`` have their defaults.
+        A fitted tagger of feature dicts and lists of attributes. Its ``boundaries`` is False, as
+        CRFsuite has no weights for first and last labels. ``classes_`` has the order of the file,
+        so that ties between labels are decided as in CRFsuite. ``coef_`` is an array, or a CSR
+        matrix if few of its entries are used. ``n_iter_``, ``objective_`` and ``loss_curve_`` are
+        not set, as the file does not have them; ``l1`` and ``l2`` have their defaults.
 
     Raises
     ------
@@ -67,9 +67,10 @@ def read_crfsuite_model(path: str | os.PathLike, *, encoding: str = "utf-8") -> 
     Notes
     -----
     To continue training from these weights, set the penalties and use ``partial_fit``, or ``fit``
-    with ``warm_start=True`` on rows of ``vectorizer_``. Unlike in CRFsuite, items that have NaN or
-    are a single string are errors, see :class:`sklseq.features.DictFeatures`, and an attribute with
-    the character U+0000 is unknown; CRFsuite truncates it there.
+    with ``warm_start=True`` on rows of ``vectorizer_``. Items are read with two differences from
+    CRFsuite: one that holds NaN or is a single string raises an error (as in
+    :class:`sklseq.features.DictFeatures`), and an attribute with the character U+0000 counts as
+    unknown, where CRFsuite reads the part before it.
 
     The cost is O(length of the file).
 

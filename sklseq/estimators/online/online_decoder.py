@@ -55,14 +55,15 @@ if TYPE_CHECKING:
 
 
 class OnlineDecoding(NamedTuple):
-    """Result of :meth:`~sklseq.OnlineDecoder.decode`: each field has one array per sequence.
+    """Result of :meth:`~sklseq.OnlineDecoder.decode`: each field has an array for each sequence.
 
     Attributes
     ----------
     labels : ndarray of objects
-        The labels.
+        The label of each row.
     times : ndarray of objects
-        The number of the newest row, counted from 0, when each label became final.
+        For each label, the number (from 0) of the row that had just arrived when the label became
+        final.
     confidence : ndarray of objects
         Probability that each label is right, given all rows that had arrived by then, as
         :class:`Emission` explains it; NaN if the estimator is a segmenter.
@@ -796,7 +797,9 @@ def _mean_latency(times: np.ndarray) -> float:
 def neg_mean_latency(
     estimator: BaseEstimator, X: SequencesLike, y: LabelsLike | None = None
 ) -> float:
-    """Scorer: the negative mean latency of a decoder's labels.
+    """Scorer for searches: minus the mean latency of labels, so that the largest score is the best.
+
+    The latency of a label is the number of rows that arrive after its row until it is final.
 
     Parameters
     ----------

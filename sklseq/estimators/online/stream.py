@@ -201,11 +201,12 @@ class OnlineStream:
         Parameters
         ----------
         item : token, dict, tuple, array or sparse row
+            The next item of the sequence, of the kind that the sequences of ``fit`` hold.
 
         Returns
         -------
         list of Emission
-            In order of position; often empty, sometimes several.
+            The labels, in order of position: often none, sometimes several.
         """
         return self.push_many([item])
 
