@@ -133,7 +133,7 @@ cdef inline void add_products_of_row(
     memset(q, 0, width * sizeof(double))
 
 
-cdef Py_ssize_t backward_rows(
+cdef Py_ssize_t backward_given_last(
     lanes* tag, double[:, ::1] S, const double[:, ::1] alpha, const double[:, ::1] inverse,
     RowMatrices* Et, const double[::1] live, double[:, :, ::1] marginals,
     double[:, :, ::1] q, bint first, Py_ssize_t lo, Py_ssize_t L, double agree
@@ -196,15 +196,15 @@ def backward_scaled(
         matrices.pairs = &pairs[0, 0, 0]
     with nogil:
         if S.shape[1] == 2:
-            lo = backward_rows(
+            lo = backward_given_last(
                 &two, S, alpha, inverse, &matrices, live, marginals, q, first, lo, L, agree
             )
         elif S.shape[1] == 4:
-            lo = backward_rows(
+            lo = backward_given_last(
                 &four, S, alpha, inverse, &matrices, live, marginals, q, first, lo, L, agree
             )
         else:
-            lo = backward_rows(
+            lo = backward_given_last(
                 &eight, S, alpha, inverse, &matrices, live, marginals, q, first, lo, L, agree
             )
     return lo
@@ -300,6 +300,67 @@ def backward_log(
 # ---------------------------------------------------------------- any additive feature
 
 
+cdef struct Entries:                 # entries start[r] to start[r + 1] - 1 are those of row r
+    const long long* start
+    const int* index
+    const double* data
+
+
+cdef inline Entries entries_of(
+    const long long[::1] start, const int[::1] index, const double[::1] data
+) noexcept:
+    cdef Entries x
+    x.start, x.index, x.data = &start[0], NULL, NULL
+    if index.shape[0]:
+        x.index, x.data = &index[0], &data[0]
+    return x
+
+
+cdef inline void add_row(
+    const Entries* x, Py_ssize_t row, double times, double* out
+) noexcept nogil:
+    cdef long long a
+    for a in range(x.start[row], x.start[row + 1]):
+        out[x.index[a]] += times * x.data[a]
+
+
+cdef double add_means(
+    const double* log_k, const double* H, const double* h, const Entries* pairs, Py_ssize_t j,
+    Py_ssize_t L, Py_ssize_t M, double* mean
+) noexcept nogil:
+    # mean += sum_i K(j, i) (h(i) + f(i, j)); returns sum_i K(j, i) (H(i) - log K(j, i)).
+    cdef Py_ssize_t i, m
+    cdef double k, entropy = 0
+    for i in range(L):
+        k = exp(log_k[i])
+        if k == 0:
+            continue
+        entropy += k * (H[i] - log_k[i])
+        for m in range(M):
+            mean[m] += k * h[i * M + m]
+        add_row(pairs, i * L + j, k, mean)
+    return entropy
+
+
+cdef void add_covariances(
+    const double* log_k, const double* h, const double* C, const Entries* pairs,
+    const double* mean, double* d, Py_ssize_t j, Py_ssize_t L, Py_ssize_t M, double* out
+) noexcept nogil:
+    # out += sum_i K(j, i) (C(i) + d d'),  d = h(i) + f(i, j) - mean.
+    cdef Py_ssize_t i, m, n
+    cdef double k
+    for i in range(L):
+        k = exp(log_k[i])
+        if k == 0:
+            continue
+        for m in range(M):
+            d[m] = h[i * M + m] - mean[m]
+        add_row(pairs, i * L + j, 1, d)
+        for m in range(M):
+            for n in range(M):
+                out[m * M + n] += k * (C[(i * M + m) * M + n] + d[m] * d[n])
+
+
 def expectation_sequence(
     const double[:, ::1] psi,        # (T, L)
     const double[:, ::1] score,      # (L, L)
@@ -319,16 +380,19 @@ def expectation_sequence(
     H_t(j) = sum_i K_t(j, i) (H_{t-1}(i) - log K_t(j, i)).
     Returns log Z; rows 0 and 1 of ``work`` hold p(y_T) and H_T.
     """
-    cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1], M = h.shape[2], t, i, j, m, n, old, new
-    cdef long long a
-    cdef bint second = C.shape[2] > 0
-    cdef double log_z = 0, k, log_pred, c
+    cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1], M = h.shape[2], t, j, old, new
+    cdef Entries of_rows = entries_of(row_ptr, row_index, row_data)
+    cdef Entries pairs = entries_of(pair_ptr, pair_index, pair_data)
+    cdef bint means = L * M > 0, second = C.shape[2] > 0
+    cdef double log_z = 0, c
     cdef double* before = &work[0, 0]
     cdef double* H = &work[1, 0]
     cdef double* after = &work[2, 0]
     cdef double* H_after = &work[3, 0]
     cdef double* log_k = &work[4, 0]
     cdef double* d = &work[5, 0]
+    cdef double* mean = NULL         # h_t(j)
+    cdef const double* h_before = NULL
     cdef RowMatrices matrices = row_matrices(rows, score, False)
     cdef const double* matrix
     with nogil:
@@ -336,48 +400,32 @@ def expectation_sequence(
             old = t % 2
             new = 1 - old
             matrix = matrix_at(<double*> NULL, &matrices, t)
+            if means:
+                h[new] = 0
+                h_before = &h[old, 0, 0]
+            if second:
+                C[new] = 0
             for j in range(L):
-                if M:
-                    memset(&h[new, j, 0], 0, M * sizeof(double))
-                if second:
-                    memset(&C[new, j, 0, 0], 0, M * M * sizeof(double))
-                H_after[j] = 0
-                after[j] = psi[t, j]
+                H_after[j], after[j] = 0, psi[t, j]
+                if means:
+                    mean = &h[new, j, 0]
                 if t > 0:
-                    log_pred = log_kernel(before, matrix, L, j, log_k, L)
-                    after[j] += log_pred
+                    after[j] += log_kernel(before, matrix, L, j, log_k, L)
                     if after[j] == -INFINITY:
                         continue
-                    for i in range(L):
-                        k = exp(log_k[i])
-                        if k == 0:
-                            continue
-                        H_after[j] += k * (H[i] - log_k[i])
-                        for m in range(M):
-                            h[new, j, m] += k * h[old, i, m]
-                        for a in range(pair_ptr[i * L + j], pair_ptr[i * L + j + 1]):
-                            h[new, j, pair_index[a]] += k * pair_data[a]
+                    H_after[j] = add_means(log_k, H, h_before, &pairs, j, L, M, mean)
                     if second:
-                        for i in range(L):
-                            k = exp(log_k[i])
-                            if k == 0:
-                                continue
-                            for m in range(M):
-                                d[m] = h[old, i, m] - h[new, j, m]
-                            for a in range(pair_ptr[i * L + j], pair_ptr[i * L + j + 1]):
-                                d[pair_index[a]] += pair_data[a]
-                            for m in range(M):
-                                for n in range(M):
-                                    C[new, j, m, n] += k * (C[old, i, m, n] + d[m] * d[n])
-                for a in range(row_ptr[t * L + j], row_ptr[t * L + j + 1]):
-                    h[new, j, row_index[a]] += row_data[a]
+                        add_covariances(
+                            log_k, h_before, &C[old, 0, 0, 0], &pairs, mean, d, j, L, M,
+                            &C[new, j, 0, 0]
+                        )
+                add_row(&of_rows, t * L + j, 1, mean)
             c = log_normalise(after, L)
             log_z += c
             if c == -INFINITY:
                 break
             for j in range(L):
-                before[j] = after[j]
-                H[j] = H_after[j]
+                before[j], H[j] = after[j], H_after[j]
         for j in range(L):
             before[j] = exp(before[j])
     return log_z

@@ -1,11 +1,14 @@
 """Scaled arithmetic of sums over segmentations: rescaling, and tests that nothing was lost."""
 
-from libc.math cimport INFINITY, fabs
+from libc.math cimport INFINITY, M_LN2, fabs
 
 from sklseq._lib.exponential cimport exponentials
 from sklseq._lib.lanes cimport Lanes8, lanes, n_lanes
 from sklseq.inference.kernels._recursions cimport block_of_product, sklseq_one_row_at_a_time
 
+
+cdef enum:
+    NORMAL = 690    # exp(+-690) is a normal number, with room for sums and products
 
 cdef extern from "<fenv.h>" nogil:
     int FE_UNDERFLOW, FE_OVERFLOW, FE_INVALID
@@ -24,7 +27,7 @@ cdef inline bint in_range(double total) noexcept nogil:
 
 
 cdef inline double log_of_power(double power) noexcept nogil:
-    return power * 0.6931471805599453
+    return power * M_LN2
 
 
 cdef inline double sum_of_rows(
@@ -73,8 +76,8 @@ cdef inline bint exponentiate(const double* psi, double* F, Py_ssize_t n) noexce
     cdef Py_ssize_t k, odd = 0
     exponentials(psi, F, n)
     for k in range(n):
-        odd += not fabs(psi[k]) < 690
+        odd += not fabs(psi[k]) < NORMAL
     for k in range(n if odd else 0):
-        if not fabs(psi[k]) < 690 and psi[k] != -INFINITY:
+        if not fabs(psi[k]) < NORMAL and psi[k] != -INFINITY:
             return False
     return True

@@ -230,9 +230,9 @@ cdef class SegmentBeam:
         cdef double x, v
         cdef long long node
         for y in range(L):
-            row[y] = score[y] if self.label < 0 and self.n == 0 else -INFINITY
+            row[y] = score[y] if self.n == 0 else -INFINITY
             origin[y] = 0 if row[y] > -INFINITY else -1
-        if self.label >= 0 or self.n > 0:
+        if self.n > 0:
             for i in range(L):
                 score = &self.transition[i, 0]
                 if self.into.shape[0]:
