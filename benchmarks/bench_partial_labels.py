@@ -27,6 +27,11 @@ those of the sentences or of the test set itself.
 words that begin with a small letter elsewhere, or all labels of fifty sentences.
 
 ``--options``: other parameters where a tenth of CoNLL-2000 is known.
+
+``--dropping``: other ways to leave out what is unlabelled, where a tenth is known. "runs" are the
+"rows left out" of the table; "rows alone": each labelled row is a sequence; "tokens deleted":
+sentences keep their labelled tokens only, before features are extracted; "sentences left out":
+those with an unlabelled row, and how many remain.
 """
 
 import sys
@@ -35,6 +40,8 @@ from collections import Counter, defaultdict
 import numpy as np
 from _common import NoData, folder, header, row
 from _corpora import blocks
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger, Sequences
 from sklseq.features import TokenFeatures, WindowFeatures
@@ -73,6 +80,7 @@ class Task:
         test, self.y_test = (part[:n_test] for part in sentences(there / test, encoding, tags))
         own = TokenFeatures(columns=list(X[0]), suffixes=3, prefixes=3)
         features = WindowFeatures(own, before=1, after=1)
+        self.features, self.raw, self.raw_test = features, X, test
         self.X, self.X_test = features.fit_transform(X), features.transform(test)
         names = features.get_feature_names_out().tolist()
         self.of_word = [k for k, name in enumerate(names) if name.startswith("w.")]
@@ -245,6 +253,44 @@ def options(n=1000):
         row(way, *map(mean, zip(*f1)))
 
 
+def is_known(y):
+    return [np.array([item is not None for item in labels]) for labels in y]
+
+
+def rows_alone(task, y):
+    """Each labelled row, with the features that it had, as a sequence."""
+    rows, labels = task.X.rows[np.concatenate(is_known(y))], [i for one in y for i in one if i]
+    return Sequences(rows, np.arange(len(labels) + 1)), [[label] for label in labels]
+
+
+def f1_of_labelled_tokens(task, y):
+    """F1 if unlabelled tokens are deleted before features are extracted."""
+    X = [
+        {name: np.array(column)[known].tolist() for name, column in columns.items()}
+        for columns, known in zip(task.raw, is_known(y))
+    ]
+    labels = [[item for item in one if item] for one in y]
+    kept = [s for s, one in enumerate(labels) if one]
+    model = make_pipeline(clone(task.features), CRFTagger(l2=0.5))
+    model.fit([X[s] for s in kept], [labels[s] for s in kept])
+    return 100 * span_f1(task.y_test, model.predict(task.raw_test))
+
+
+def dropping(n=1000):
+    header("corpus", "partial", "runs", "rows alone", "tokens deleted", "sentences left out")
+    for name in CORPORA:
+        task, figures = Task(name, n), []
+        for seed in range(DRAWS):
+            y = at_random(task, 0.1, np.random.default_rng(seed))
+            whole = [s for s, known in enumerate(is_known(y)) if known.all()]
+            ways = (task.X, y), labelled_runs(task.X, y), rows_alone(task, y)
+            f1 = [task.f1(*data) for data in ways]
+            left = task.f1(task.X[whole], [y[s] for s in whole]) if whole else 0.0
+            figures.append([*f1, f1_of_labelled_tokens(task, y), left, len(whole)])
+        *means, counts = zip(*figures)
+        row(name, *map(mean, means), f"({max(counts)} sentences at most)")
+
+
 def main(n=1000):
     header("corpus", "labels", "known", "partial", "rows left out", "O", *CONSTRAINED, "all labels")
     for name in CORPORA:
@@ -279,5 +325,5 @@ def main(n=1000):
 
 if __name__ == "__main__":
     given = [int(n) for n in sys.argv[1:] if not n.startswith("--")]
-    parts = {"--chain": chains, "--names": names, "--options": options}
+    parts = {"--chain": chains, "--names": names, "--options": options, "--dropping": dropping}
     next((part for option, part in parts.items() if option in sys.argv), main)(*given)
