@@ -86,6 +86,11 @@ def _choose(rng, shares):
     )
 
 
+def of_paper(**options):
+    """A tagger with the transitions of the paper."""
+    return ZScoreTagger(transitions="covariance", **options)
+
+
 # --- Measuring ----------------------------------------------------------------------------------
 
 
@@ -119,10 +124,10 @@ def table1(runs):
     z-score compares with labels that are uniform and independent: three tables.
     """
     models = {
-        "z": ZScoreTagger(loss=None, l2=0.0),
-        "z(100)": ZScoreTagger(loss=None, l2=0.0, moments="sampling", n_paths=100, random_state=0),
-        "z(H)": ZScoreTagger(l2=0.0),
-        "z(H, 100)": ZScoreTagger(l2=0.0, moments="sampling", n_paths=100, random_state=0),
+        "z": of_paper(loss=None, l2=0.0),
+        "z(100)": of_paper(loss=None, l2=0.0, moments="sampling", n_paths=100, random_state=0),
+        "z(H)": of_paper(l2=0.0),
+        "z(H, 100)": of_paper(l2=0.0, moments="sampling", n_paths=100, random_state=0),
         "MM(H)": HMSVMTagger(loss="hamming"),
         "CRF": CRFTagger(l2=0.1),
     }
@@ -171,8 +176,8 @@ def figure1(runs):
     C of MM and MM(H) are the paper's, its 100 rounds of the perceptron too.
     """
     models = {
-        "z": ZScoreTagger(loss=None, l2=0.0),
-        "z(H)": ZScoreTagger(l2=0.0),
+        "z": of_paper(loss=None, l2=0.0),
+        "z(H)": of_paper(l2=0.0),
         "CRF": CRFTagger(l2=0.1),
         "MM": HMSVMTagger(C=0.1, loss="zero_one"),
         "MM(H)": HMSVMTagger(C=1.0, loss="hamming"),
@@ -211,16 +216,16 @@ def spanish_features(words, kind):
 RIDGES = {"l2": [0.001, 0.01, 0.03, 0.1, 0.3, 1.0]}
 COSTS = {"C": [0.01, 0.1, 1.0]}
 TABLE_2 = {  # column: model, what an inner split decides
-    "z": (ZScoreTagger(loss=None), RIDGES),
-    "z(H)": (ZScoreTagger(loss="hamming"), RIDGES),
+    "z": (of_paper(loss=None), RIDGES),
+    "z(H)": (of_paper(loss="hamming"), RIDGES),
     "MM": (HMSVMTagger(loss="zero_one"), COSTS),
     "MM(H)": (HMSVMTagger(loss="hamming"), COSTS),
     "perceptron": (HMSVMTagger(solver="perceptron"), {"max_iter": [5, 20, 100]}),
     "CRF": (CRFTagger(), RIDGES),
-    "z(H), l2=0": (ZScoreTagger(l2=0.0), {}),
-    "z(H), iob2": (ZScoreTagger(constraints="iob2", constrained="training"), RIDGES),
+    "z(H), l2=0": (of_paper(l2=0.0), {}),
+    "z(H), iob2": (of_paper(constraints="iob2", constrained="training"), RIDGES),
     "z(H, 150 paths)": (
-        ZScoreTagger(moments="sampling", n_paths=150, random_state=0),
+        of_paper(moments="sampling", n_paths=150, random_state=0),
         {"l2": [0.03, 0.1, 0.3]},
     ),
 }
@@ -285,7 +290,15 @@ def weights(n_jobs):
     """Held-out quality of ZScoreTagger with both kinds of transitions, and of ZScoreTaggerCV."""
     print("\n### Transitions, their weight, and the ridge (processor seconds)\n")
     header(
-        "data", "model", "l2", "transition_weight_", "accuracy %", "span F1", "search, s", "fit, s"
+        "data",
+        "model",
+        "l2",
+        "transitions_",
+        "transition_weight_",
+        "accuracy %",
+        "span F1",
+        "search, s",
+        "fit, s",
     )
     for name, n in SAMPLES.items():
         if folder(name) is None:
@@ -303,7 +316,7 @@ def weights(n_jobs):
             spent, found = process_time() - began, model.predict(X[test])
             cells = 100 * token_accuracy(wanted, found), spans and 100 * span_f1(wanted, found)
             numbers = (f"{c:.2f}" for c in (model.transition_weight_, *cells, searched, spent))
-            row(name, label, f"{model.l2_:.3g}", *numbers)
+            row(name, label, f"{model.l2_:.3g}", model.transitions_, *numbers)
 
 
 def weighed_models(spans, n_jobs):
@@ -312,7 +325,7 @@ def weighed_models(spans, n_jobs):
     search["scoring"] = "span_f1" if spans else "token_accuracy"
     kinds = ("covariance", "information")
     models = {f"{k}, l2={l2}": ZScoreTagger(l2=l2, transitions=k, n_jobs=n_jobs)
-              for k in kinds for l2 in (1.0, 0.1, None)}  # fmt: skip
+              for k in ("auto", *kinds) for l2 in (1.0, 0.1, None)}  # fmt: skip
     models |= {f"{k}, chosen": ZScoreTaggerCV(transitions=k, **search) for k in kinds}
     if spans:
         models |= {
@@ -365,7 +378,7 @@ def separate(n_jobs):
         times = {True: [], False: []}
         for _ in range(3):
             for way in times:
-                model = ZScoreTagger(l2=0.01, separate=way, n_jobs=n_jobs)
+                model = of_paper(l2=0.01, separate=way, n_jobs=n_jobs)
                 began = process_time()
                 model.fit(X, y)
                 times[way].append(1e3 * (process_time() - began))
@@ -403,7 +416,7 @@ def refine(n_jobs):
         options = {"l2": l2, "n_jobs": n_jobs}
         own = {"transitions": "information", **options}
         models = {
-            "z-score": ZScoreTagger(**options),
+            "z-score": of_paper(**options),
             "z-score, refine=10": ZScoreTagger(refine=10, **options),
             "z-score, refine=20": ZScoreTagger(refine=20, **options),
             "information": ZScoreTagger(**own),
@@ -443,9 +456,9 @@ def kernels(n_jobs):
               "transition_weights": [0.03, 0.05, 0.07, 0.1], "n_jobs": n_jobs,
               "cv": KFold(3, shuffle=True, random_state=0)}  # fmt: skip
     models = {
-        "linear, covariance": (ZScoreTagger(l2=0.1), (0, 1)),
+        "linear, covariance": (of_paper(l2=0.1), (0, 1)),
         "linear, information": (ZScoreTagger(l2=0.1, **own), (0, 1)),
-        "rbf, covariance": (ZScoreTagger(**rbf), (0,)),
+        "rbf, covariance": (of_paper(**rbf), (0,)),
         "rbf, information": (ZScoreTagger(**rbf, **own), (0,)),
         "rbf, information, chosen": (ZScoreTaggerCV(**search), (0,)),
         "rbf, information, 1,000 landmarks": (ZScoreTagger(n_landmarks=1000, **rbf, **own), (0, 1)),
@@ -486,10 +499,10 @@ def chunking(runs, n_jobs):
     limit = {"solver": "lbfgs", "max_iter": 100, "tol": 0.0, "n_jobs": n_jobs}
     crf, all_states = "CRF, 100 iterations", "CRF, all states, 100 iterations"
     models = {
-        "z(H), l2=1": ZScoreTagger(l2=1.0, n_jobs=n_jobs),
-        "z(H), l2=0.1": ZScoreTagger(l2=0.1, n_jobs=n_jobs),
-        "z(H), l2=0.02": ZScoreTagger(l2=0.02, n_jobs=n_jobs),
-        "z, l2=1": ZScoreTagger(loss=None, l2=1.0, n_jobs=n_jobs),
+        "z(H), l2=1": of_paper(l2=1.0, n_jobs=n_jobs),
+        "z(H), l2=0.1": of_paper(l2=0.1, n_jobs=n_jobs),
+        "z(H), l2=0.02": of_paper(l2=0.02, n_jobs=n_jobs),
+        "z, l2=1": of_paper(loss=None, l2=1.0, n_jobs=n_jobs),
         crf: CRFTagger(**limit),
         all_states: CRFTagger(all_possible_states=True, **limit),
         "CRF, as it comes": CRFTagger(n_jobs=n_jobs),
@@ -525,7 +538,7 @@ def warm_start(X, y, n_jobs):
     """Evaluations until the objective is that of 100 iterations from zero, or near the least."""
     limit = {"solver": "lbfgs", "max_iter": 150, "tol": 0.0, "n_jobs": n_jobs}
     least = CRFTagger(n_jobs=n_jobs).fit(X, y).objective_  # within 1e-5
-    zscore = ZScoreTagger(n_jobs=n_jobs).fit(X, y)
+    zscore = of_paper(n_jobs=n_jobs).fit(X, y)
     observed = {"all_possible_states": False, "all_possible_transitions": False, **limit}
     models = {
         "zero": CRFTagger(**limit),

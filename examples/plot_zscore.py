@@ -50,8 +50,8 @@ def measure(model, train, test):
 # (the paper's Figure 1). With the Hamming loss, true labelings have to exceed
 # labelings with many wrong labels by more.
 models = {
-    "z-score": ZScoreTagger(loss=None, l2=0.1),
-    "z-score, Hamming": ZScoreTagger(l2=0.1),
+    "z-score": ZScoreTagger(transitions="covariance", loss=None, l2=0.1),
+    "z-score, Hamming": ZScoreTagger(transitions="covariance", l2=0.1),
     "CRF": CRFTagger(l2=0.1),
     "HM-SVM, Hamming": HMSVMTagger(C=1.0),
 }
@@ -85,7 +85,9 @@ for n_symbols in range(3, 12, 2):
         draw = random_model(rng, 2, n_symbols, 0.3)
         train, test = draw(50, 100), draw(100, 100)
         for moments, column in table.items():
-            model = ZScoreTagger(loss=None, l2=0.0, moments=moments, random_state=0)
+            model = ZScoreTagger(
+                transitions="covariance", loss=None, l2=0.0, moments=moments, random_state=0
+            )
             column.append(measure(model, train, test))
     exact, sampled = (
         f"{mean(e for e, _ in column):.2f}% ({median(t for _, t in column):.0f} ms)"

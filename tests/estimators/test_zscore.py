@@ -67,6 +67,11 @@ def flat(tagger):
     return np.concatenate([tagger.coef_.ravel(), finite.ravel()])
 
 
+def paper_tagger(**options):
+    """A tagger with the transitions of the paper, those of largest z-score."""
+    return ZScoreTagger(**{"transitions": "covariance"} | options)
+
+
 def make_markov(seed, n=20, n_states=3, n_symbols=4, T=10):
     """Sequences of a random hidden Markov model, one-hot."""
     rng = np.random.default_rng(seed)
@@ -107,7 +112,7 @@ def test_exact_and_dp_are_the_enumeration(seed, form, constraints, loss, l2):
     )
     variance = expected @ C @ expected + 2 * expected @ c + spread
     for way in WAYS:
-        tagger = ZScoreTagger(
+        tagger = paper_tagger(
             loss=cost if loss == "matrix" else loss,
             l2=l2,
             constraints=constraints,
@@ -128,7 +133,7 @@ def test_weights_are_one_newton_step_of_the_crf(seed, constraints):
     sample, allowed = make_sample(seed, "real", constraints, (3, 1, 4, 2, 3))
     X, y = as_lists(sample, LABELS)
     l2, L = 0.4, 3
-    tagger = ZScoreTagger(loss=None, l2=l2, constraints=constraints, constrained="training")
+    tagger = paper_tagger(loss=None, l2=l2, constraints=constraints, constrained="training")
     tagger.fit(X, y, sample_weight=sample.weights)
     support = full_support(L)._replace(start=np.zeros(L, bool), end=np.zeros(L, bool))
     scores = ScoreMap(Sequences(sample.rows, sample.offsets), L, support, allowed, np.float64)
@@ -152,7 +157,7 @@ def test_weights_are_one_newton_step_of_the_crf(seed, constraints):
 def test_no_other_weights_have_a_larger_zscore(seed):
     sample, allowed = make_sample(seed, "real", None, (3, 4, 2, 4))
     X, y = as_lists(sample)
-    tagger = ZScoreTagger(loss=None, l2=0.0).fit(X, y, sample_weight=sample.weights)
+    tagger = paper_tagger(loss=None, l2=0.0).fit(X, y, sample_weight=sample.weights)
     b, C, _, _ = enumerate_moments(sample, allowed, np.zeros((3, 3)))
 
     def zscore(w):
@@ -170,7 +175,7 @@ def test_the_hamming_solution_solves_the_quadratic_program(seed):
     sample, allowed = make_sample(seed, "real", None, (3, 4, 2, 4, 4))
     X, y = as_lists(sample)
     l2 = 0.1
-    tagger = ZScoreTagger(l2=l2).fit(X, y, sample_weight=sample.weights)
+    tagger = paper_tagger(l2=l2).fit(X, y, sample_weight=sample.weights)
     b, C, c, mean_loss = enumerate_moments(sample, allowed, 1 - np.eye(3))
     found = minimize(
         lambda w: 0.5 * w @ C @ w + w @ c + l2 * w @ w,
@@ -189,7 +194,7 @@ def test_the_hamming_solution_solves_the_quadratic_program(seed):
 def test_sequences_of_one_row(moments):
     rng = np.random.default_rng(0)
     X, y = [rng.normal(size=(1, 3)) for _ in range(30)], rng.integers(0, 3, (30, 1))
-    tagger = ZScoreTagger(moments=moments, loss=None, l2=0.5, random_state=0).fit(X, y)
+    tagger = paper_tagger(moments=moments, loss=None, l2=0.5, random_state=0).fit(X, y)
     assert_array_equal(tagger.transition_, 0)
     if moments != "sampling":
         rows, Y = np.concatenate(X), np.eye(3)[y[:, 0]] - 1 / 3
@@ -201,12 +206,12 @@ def test_sequences_of_one_row(moments):
 def test_sampling_converges_to_the_exact_weights(constraints):
     sample, _ = make_sample(1, "real", constraints, (3, 1, 4, 2, 3))
     X, y = as_lists(sample, LABELS)
-    exact = flat(ZScoreTagger(constraints=constraints, constrained="training").fit(X, y))
+    exact = flat(paper_tagger(constraints=constraints, constrained="training").fit(X, y))
     errors = []
     for n_paths in (200, 20_000):
         found = [
             flat(
-                ZScoreTagger(
+                paper_tagger(
                     moments="sampling",
                     n_paths=n_paths,
                     constraints=constraints,
@@ -223,10 +228,10 @@ def test_sampling_converges_to_the_exact_weights(constraints):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_forms_of_input_give_the_same_weights(seed):
     X, y = make_data(seed)
-    dense = ZScoreTagger().fit(X, y)
+    dense = paper_tagger().fit(X, y)
     for other in ([sparse.csr_matrix(x) for x in X], Sequences.from_list(X)):
-        assert_allclose(flat(ZScoreTagger().fit(other, y)), flat(dense), **SAME)
-    single = ZScoreTagger().fit([x.astype(np.float32) for x in X], y)
+        assert_allclose(flat(paper_tagger().fit(other, y)), flat(dense), **SAME)
+    single = paper_tagger().fit([x.astype(np.float32) for x in X], y)
     assert single.coef_.dtype == single.potentials(X[:1]).emission.dtype == np.float32
     assert_allclose(single.coef_, dense.coef_, rtol=1e-3, atol=1e-5)
 
@@ -235,24 +240,24 @@ def test_forms_of_input_give_the_same_weights(seed):
 def test_threads_change_rounding_only(seed):
     X, y = make_data(seed, n=40)
     X = [sparse.csr_matrix(x) for x in X]
-    one, two = (ZScoreTagger(solver="cg", tol=1e-13, n_jobs=n).fit(X, y) for n in (1, 2))
+    one, two = (paper_tagger(solver="cg", tol=1e-13, n_jobs=n).fit(X, y) for n in (1, 2))
     assert_allclose(flat(two), flat(one), **SAME)
-    again = ZScoreTagger(solver="cg", tol=1e-13, n_jobs=2).fit(X, y)
+    again = paper_tagger(solver="cg", tol=1e-13, n_jobs=2).fit(X, y)
     assert_array_equal(flat(again), flat(two))
 
 
 def test_weights_count_like_copies():
     X, y = make_data(0)
-    twice = ZScoreTagger().fit(X + X[:4], [*y, *y[:4]])
-    weighted = ZScoreTagger().fit(X, y, sample_weight=[2.0] * 4 + [1.0] * 8)
+    twice = paper_tagger().fit(X + X[:4], [*y, *y[:4]])
+    weighted = paper_tagger().fit(X, y, sample_weight=[2.0] * 4 + [1.0] * 8)
     assert_allclose(flat(weighted), flat(twice), **SAME)
 
 
 @pytest.mark.parametrize("loss", [None, "hamming"])
 def test_partial_fit_is_fit(loss):
     X, y = make_data(2, n=20)
-    whole = ZScoreTagger(loss=loss).fit(X, y)
-    parts = ZScoreTagger(loss=loss).partial_fit(X[:5], y[:5], classes=[2, 0, 1])
+    whole = paper_tagger(loss=loss).fit(X, y)
+    parts = paper_tagger(loss=loss).partial_fit(X[:5], y[:5], classes=[2, 0, 1])
     parts.partial_fit(X[5:6], y[5:6]).partial_fit(X[6:], y[6:])
     assert_allclose(flat(parts), flat(whole), **SAME)
     assert_allclose(parts.zscore_, whole.zscore_, rtol=1e-9)
@@ -261,9 +266,9 @@ def test_partial_fit_is_fit(loss):
 @pytest.mark.parametrize("options", [{"l2": 0.02}, {"loss": None}, {"transitions": "information"}])
 def test_partial_fit_without_data_solves_anew(options):
     X, y = make_data(4)
-    parts = ZScoreTagger().partial_fit(X[:5], y[:5], classes=[2, 0, 1]).partial_fit(X[5:], y[5:])
+    parts = paper_tagger().partial_fit(X[:5], y[:5], classes=[2, 0, 1]).partial_fit(X[5:], y[5:])
     parts.set_params(**options).partial_fit([], [])
-    assert_allclose(flat(parts), flat(ZScoreTagger(**options).fit(X, y)), **SAME)
+    assert_allclose(flat(parts), flat(paper_tagger(**options).fit(X, y)), **SAME)
 
 
 @pytest.mark.parametrize("form", ["dicts", "attributes"])
@@ -279,8 +284,8 @@ def test_partial_fit_of_dicts_grows_with_their_attributes(form, loss):
     if form == "attributes":
         X = [[list(item) for item in sequence] for sequence in X]
     y = [rng.choice(["u", "v", "w"], size=4).tolist() for _ in X]
-    whole = ZScoreTagger(loss=loss).fit(X, y)
-    parts = ZScoreTagger(loss=loss)
+    whole = paper_tagger(loss=loss).fit(X, y)
+    parts = paper_tagger(loss=loss)
     for part in (slice(0, 7), slice(7, 8), slice(8, 30)):
         parts.partial_fit(X[part], y[part], classes=["u", "v", "w"])
     assert list(parts.vectorizer_.vocabulary_) == list(whole.vectorizer_.vocabulary_)
@@ -296,7 +301,7 @@ def test_partial_fit_of_dicts_leaves_out_what_is_too_much(monkeypatch):
     monkeypatch.setattr("sklseq.estimators.zscore.zscore_tagger.MAX_WEIGHTS", 2)
     X = [[{"a": 1.0}, {"b": 1.0}], [{"b": 1.0}, {"c": 1.0}]]
     y = [["u", "v"], ["v", "u"]]
-    tagger = ZScoreTagger().partial_fit(X[:1], y[:1], classes=["u", "v"])
+    tagger = paper_tagger().partial_fit(X[:1], y[:1], classes=["u", "v"])
     with pytest.warns(UserWarning, match=r"leaves out attributes .* 'c' \(1 in this call"):
         tagger.partial_fit(X[1:], y[1:])
     with warnings.catch_warnings():
@@ -311,8 +316,8 @@ def test_partial_fit_of_dicts_leaves_out_what_is_too_much(monkeypatch):
 def test_constraints_at_decoding_alone_leave_the_weights(l2):
     sample, _ = make_sample(1, "real", "iob2", (3, 1, 4, 2, 3))
     X, y = as_lists(sample, LABELS)
-    free = ZScoreTagger(l2=l2).fit(X, y)
-    tagger = ZScoreTagger(l2=l2, constraints="iob2").fit(X, y)
+    free = paper_tagger(l2=l2).fit(X, y)
+    tagger = paper_tagger(l2=l2, constraints="iob2").fit(X, y)
     assert_array_equal(tagger.coef_, free.coef_)
     forbidden = np.isneginf(tagger.transition_)
     assert forbidden.sum() == 1
@@ -323,7 +328,7 @@ def test_constraints_at_decoding_alone_leave_the_weights(l2):
     pairs = {(a, b) for p in tagger.predict(noise) for a, b in zip(["O", *p], p)}
     assert ("O", "I-x") not in pairs
     assert ("O", "I-x") in {(a, b) for p in free.predict(noise) for a, b in zip(["O", *p], p)}
-    trained = ZScoreTagger(l2=l2, constraints="iob2", constrained="training").fit(X, y)
+    trained = paper_tagger(l2=l2, constraints="iob2", constrained="training").fit(X, y)
     assert np.abs(trained.coef_ - free.coef_).max() > 1e-3
 
 
@@ -335,7 +340,7 @@ def test_constraints_at_decoding_alone_leave_the_weights(l2):
 def test_sequence_zscores_are_those_of_the_enumeration(seed, constraints):
     sample, allowed = make_sample(seed, "real", constraints, (3, 1, 4, 2, 3))
     X, y = as_lists(sample, LABELS)
-    tagger = ZScoreTagger(constraints=constraints).fit(X, y)
+    tagger = paper_tagger(constraints=constraints).fit(X, y)
     found = tagger.sequence_zscore(X, y)
     for s, rows in enumerate(X):
         span = slice(*sample.offsets[s : s + 2])
@@ -350,7 +355,7 @@ def test_p_values_are_shares_of_labelings_that_score_higher():
     # Thirty rows: sums of that many terms are nearly normal. 4000 labelings: shares are known to
     # 0.008, and the normal law holds to about 0.03.
     X, y = make_markov(0, n=15, T=30)
-    tagger = ZScoreTagger(loss=None).fit(X[:10], y[:10])
+    tagger = paper_tagger(loss=None).fit(X[:10], y[:10])
     emission, transition, _, _, offsets = tagger.potentials(X[10:])
     zeros = np.zeros_like(emission)
     paths = sample_paths(zeros, np.zeros((3, 3)), offsets, 4000, random_state=0)
@@ -369,7 +374,7 @@ def test_p_values_are_shares_of_labelings_that_score_higher():
 def test_zscore_of_a_forbidden_labeling_and_of_no_rows():
     X = [[["a"], ["b"]], [["a"], ["c"]], []]
     y = [["B-x", "I-x"], ["B-x", "O"], []]
-    tagger = ZScoreTagger(constraints="iob2").fit(X, y)
+    tagger = paper_tagger(constraints="iob2").fit(X, y)
     z = tagger.sequence_zscore(X, [["O", "I-x"], ["I-x", "O"], []])
     assert z.zscore[:2].tolist() == [-np.inf, -np.inf]
     assert z.p_value[:2].tolist() == [1, 1]
@@ -378,7 +383,7 @@ def test_zscore_of_a_forbidden_labeling_and_of_no_rows():
 
 def test_nbest_begins_with_the_best_path():
     X, y = make_data(1)
-    tagger = ZScoreTagger().fit(X, y)
+    tagger = paper_tagger().fit(X, y)
     for (labels, scores), best in zip(tagger.predict_nbest(X, 3), tagger.predict(X)):
         assert_array_equal(labels[0], best)
         assert (np.diff(scores) <= 0).all()
@@ -400,8 +405,8 @@ def make_separable(seed, n=12):
 @pytest.mark.parametrize("way", [{}, {"moments": "dp"}, {"loss": None}])
 def test_separable_data_are_separated(seed, way):
     X, y = make_separable(seed)
-    tagger = ZScoreTagger(l2=1e-3, separate=True, **way).fit(X, y)
-    plain = ZScoreTagger(l2=1e-3, **way).fit(X, y)
+    tagger = paper_tagger(l2=1e-3, separate=True, **way).fit(X, y)
+    plain = paper_tagger(l2=1e-3, **way).fit(X, y)
     assert tagger.score(X, y) == 1
     assert (tagger.n_constraints_ == 0) == (plain.score(X, y) == 1)
     if not tagger.n_constraints_:
@@ -410,7 +415,7 @@ def test_separable_data_are_separated(seed, way):
 
 def test_separation_is_needed_somewhere():
     assert any(
-        ZScoreTagger(l2=1e-3).fit(*make_separable(k)).score(*make_separable(k)) < 1
+        paper_tagger(l2=1e-3).fit(*make_separable(k)).score(*make_separable(k)) < 1
         for k in range(5)
     )
 
@@ -418,8 +423,8 @@ def test_separation_is_needed_somewhere():
 def test_data_that_cannot_be_separated():
     X, y = [np.ones((2, 1)), np.ones((2, 1))], [[0, 1], [1, 0]]
     with pytest.warns(ConvergenceWarning, match="No weights decode all training sequences right"):
-        tagger = ZScoreTagger(separate=True).fit(X, y)
-    assert_allclose(flat(tagger), flat(ZScoreTagger().fit(X, y)), **SAME)
+        tagger = paper_tagger(separate=True).fit(X, y)
+    assert_allclose(flat(tagger), flat(paper_tagger().fit(X, y)), **SAME)
 
 
 @pytest.mark.parametrize("l2", [0.1, 1.0])
@@ -447,7 +452,7 @@ def test_left_out_scores_are_those_of_a_new_fit(seed, M, loss, l2):
     X, y = as_lists(sample)
     for s, found in enumerate(LeaveOut(sample, cost, solve_dense).scores(l2)):
         others = [k for k in range(len(X)) if k != s]
-        tagger = ZScoreTagger(loss=cost, l2=l2)
+        tagger = paper_tagger(loss=cost, l2=l2)
         tagger.fit([X[k] for k in others], [y[k] for k in others], sample.weights[others])
         if len(tagger.classes_) < 3:  # it never heard of the left-out label
             continue
@@ -477,7 +482,7 @@ def test_left_out_scores_hold_for_any_ridge_and_for_words_of_one_sequence(seed, 
     sample = Sample(rows, offsets, codes, np.ones(len(lengths)), 3)
     for s, found in enumerate(LeaveOut(sample, None, solve_dense).scores(l2)):
         others = [k for k in range(len(X)) if k != s]
-        tagger = ZScoreTagger(loss=None, l2=l2).fit([X[k] for k in others], [y[k] for k in others])
+        tagger = paper_tagger(loss=None, l2=l2).fit([X[k] for k in others], [y[k] for k in others])
         main, _ = decompose(ChainWeights(tagger.coef_, tagger.transition_))
         expected = extended_rows(X[s], np.array([0, len(X[s])]), 3) @ main
         level = np.abs(expected).max() + 1
@@ -500,7 +505,7 @@ def test_long_sequences_left_out_score_as_after_a_new_fit(n_columns, loss):
     cost = None if loss is None else 1 - np.eye(3)
     for s, found in enumerate(LeaveOut(sample, cost, solve_dense).scores(0.3)):
         others = [k for k in range(len(X)) if k != s]
-        tagger = ZScoreTagger(loss=loss, l2=0.3).fit([X[k] for k in others], [y[k] for k in others])
+        tagger = paper_tagger(loss=loss, l2=0.3).fit([X[k] for k in others], [y[k] for k in others])
         main, pairs = decompose(ChainWeights(tagger.coef_, tagger.transition_))
         expected = extended_rows(X[s], np.array([0, len(X[s])]), 3) @ main
         centre = found.emission - found.emission.mean(axis=1, keepdims=True)
@@ -535,7 +540,7 @@ def test_labels_left_out_are_those_of_a_new_fit(l2):
     sample = Sample(rows, offsets, codes, np.ones(len(lengths)), 3)
     for s, found in enumerate(LeaveOut(sample, 1 - np.eye(3), solve_dense).scores(l2)):
         others = [k for k in range(len(X)) if k != s]
-        tagger = ZScoreTagger(l2=l2).fit([X[k] for k in others], [y[k] for k in others])
+        tagger = paper_tagger(l2=l2).fit([X[k] for k in others], [y[k] for k in others])
         assert_array_equal(
             viterbi(found.emission, found.transition())[0], tagger.predict([X[s]])[0]
         )
@@ -555,13 +560,13 @@ def test_the_best_ridge_is_that_of_leaving_out_one_by_one(form):
     for l2 in l2s:
         right = 0
         for s in range(len(X)):
-            tagger = ZScoreTagger(l2=l2).fit(X[:s] + X[s + 1 :], y[:s] + y[s + 1 :])
+            tagger = paper_tagger(l2=l2).fit(X[:s] + X[s + 1 :], y[:s] + y[s + 1 :])
             right += (tagger.predict([X[s]])[0] == y[s]).sum()
         expected.append(right / sum(map(len, y)))
     assert_allclose(found.cv_scores_[:, 0], expected, rtol=1e-12)
     assert found.l2_ == max(l2 for l2, a in zip(l2s, expected) if a == max(expected))
     assert found.best_score_ == found.cv_scores_.max()
-    assert_allclose(flat(found), flat(ZScoreTagger(l2=found.l2_).fit(X, y)), **SAME)
+    assert_allclose(flat(found), flat(paper_tagger(l2=found.l2_).fit(X, y)), **SAME)
     clone(found).fit(X, y)
 
 
@@ -613,18 +618,18 @@ def test_cross_validation_refuses_what_does_not_fit():
 
 def test_clone_pickle_and_grid_search():
     X, y = make_data(0, n=18)
-    tagger = ZScoreTagger(l2=0.5)
+    tagger = paper_tagger(l2=0.5)
     assert not hasattr(clone(tagger.fit(X, y)), "coef_")
     again = pickle.loads(pickle.dumps(tagger))
     assert again.predict(X) == tagger.predict(X)
-    search = GridSearchCV(ZScoreTagger(), {"l2": [0.1, 1.0]}, cv=3).fit(X, y)
+    search = GridSearchCV(paper_tagger(), {"l2": [0.1, 1.0]}, cv=3).fit(X, y)
     assert search.best_score_ > 0.4
 
 
 def test_skops_loads_it():
     io = pytest.importorskip("skops.io")
     X, y = make_data(0)
-    tagger = ZScoreTagger().fit(X, y)
+    tagger = paper_tagger().fit(X, y)
     data = io.dumps(tagger)
     again = io.loads(data, trusted=io.get_untrusted_types(data=data))
     assert_array_equal(again.coef_, tagger.coef_)
@@ -632,7 +637,7 @@ def test_skops_loads_it():
 
 def test_a_crf_goes_on_from_these_weights():
     X, y = make_data(0, n=30)
-    tagger = ZScoreTagger(loss=None, l2=1.0).fit(X, y)
+    tagger = paper_tagger(loss=None, l2=1.0).fit(X, y)
     everything = {"all_possible_states": True, "all_possible_transitions": True}
     crf = tagger.to_crf(l2=1.0, boundaries=False, tol=1e-9, **everything)
     assert crf.predict(X) == tagger.predict(X)
@@ -653,7 +658,7 @@ def test_a_crf_starts_from_the_best_multiple(seed, options, constraints):
     sample, _ = make_sample(seed, "discrete", constraints, (3, 1, 4, 2, 3, 4, 4))
     X, y = as_lists(sample, LABELS)
     weights = sample.weights
-    tagger = ZScoreTagger(constraints=constraints, constrained="training").fit(X, y, weights)
+    tagger = paper_tagger(constraints=constraints, constrained="training").fit(X, y, weights)
 
     def objective(scale):
         options_here = {**options, "solver": "owlqn", "max_iter": 1, "scale": scale}
@@ -673,7 +678,7 @@ def test_a_crf_starts_from_the_best_multiple(seed, options, constraints):
 
 def test_a_scale_is_found_on_some_of_the_sequences(monkeypatch):
     X, y = make_markov(0, n=300)
-    tagger = ZScoreTagger(loss=None).fit(X, y)
+    tagger = paper_tagger(loss=None).fit(X, y)
     whole = tagger.to_crf(X, y)
     monkeypatch.setattr("sklseq.estimators.zscore.warm_start.ROWS", 500)
     # 50 of 300 sequences: log-likelihoods are known to about 1 / √50.
@@ -682,7 +687,7 @@ def test_a_scale_is_found_on_some_of_the_sequences(monkeypatch):
 
 def test_no_multiple_is_better_than_zero():
     X, y = make_markov(0)
-    tagger = ZScoreTagger(loss=None).fit(X, y)
+    tagger = paper_tagger(loss=None).fit(X, y)
     tagger.coef_, tagger.transition_ = -tagger.coef_, -tagger.transition_
     assert_array_equal(tagger.to_crf(X, y).coef_, tagger.coef_)
 
@@ -697,7 +702,7 @@ def test_no_multiple_is_better_than_zero():
     ],
 )
 def test_bad_starts(arguments, options, message):
-    tagger = ZScoreTagger().fit(*make_data(0))
+    tagger = paper_tagger().fit(*make_data(0))
     with pytest.raises(ValueError, match=message):
         tagger.to_crf(*arguments, **options)
 
@@ -725,7 +730,7 @@ def test_bad_starts(arguments, options, message):
 )
 def test_bad_parameters(parameters, message):
     X, y = make_data(0)
-    tagger = ZScoreTagger(**parameters)
+    tagger = paper_tagger(**parameters)
     with pytest.raises(ValueError, match=message):
         tagger.fit(X, y)
     assert not hasattr(tagger, "coef_")
@@ -737,14 +742,14 @@ def test_too_many_programs():
     # and with the loss one for each of 404 weights.
     message = r"would run 41,409 dynamic programs over 5 rows .*; use moments='exact'"
     with pytest.raises(ValueError, match=message):
-        ZScoreTagger(moments="dp").fit(X, [[0, 1, 0, 1, 1]])
+        paper_tagger(moments="dp").fit(X, [[0, 1, 0, 1, 1]])
 
 
 @pytest.mark.parametrize("moments", ["exact", "dp", "sampling"])
 def test_one_label_only(moments):
     X = [np.ones((3, 2)), np.ones((1, 2))]
     with pytest.warns(UserWarning, match="one label only"):
-        tagger = ZScoreTagger(moments=moments).fit(X, [["u"] * 3, ["u"]])
+        tagger = paper_tagger(moments=moments).fit(X, [["u"] * 3, ["u"]])
     assert_array_equal(tagger.coef_, 0)
     assert tagger.predict(X)[0] == ["u"] * 3
     assert np.isnan(tagger.sequence_zscore(X, [["u"] * 3, ["u"]]).zscore).all()
@@ -769,7 +774,7 @@ def test_single_precision_is_used_and_gives_way(seed, precise, monkeypatch):
         monkeypatch.setattr(system_of, "finish", lambda self, V: 1 + finish(self, V))
     labels = np.split(y, offsets[1:-1])
     options = {"l2": 1e-4, "loss": None, "max_iter": 2_000}
-    fast = ZScoreTagger(solver="cg", tol=1e-4, **options)
+    fast = paper_tagger(solver="cg", tol=1e-4, **options)
     with (
         warnings.catch_warnings()
         if precise
@@ -778,7 +783,7 @@ def test_single_precision_is_used_and_gives_way(seed, precise, monkeypatch):
         )
     ):
         fast.fit(Sequences(rows, offsets), labels)
-    exact = ZScoreTagger(solver="direct", **options).fit(Sequences(rows, offsets), labels)
+    exact = paper_tagger(solver="direct", **options).fit(Sequences(rows, offsets), labels)
     assert used == ([np.float32] if precise else [np.float32, np.float64])
     assert fast.zscore_ == pytest.approx(exact.zscore_, rel=1e-3)
 
@@ -796,7 +801,7 @@ def test_single_precision_is_not_tried_where_columns_are_too_alike_for_it(monkey
         return finish(self, V)
 
     monkeypatch.setattr(_zscore_problem.EliminatedRidge, "finish", recorded)
-    ZScoreTagger(solver="cg", l2=1e-12).fit(X, np.split(rng.integers(0, 3, 400), 20))
+    paper_tagger(solver="cg", l2=1e-12).fit(X, np.split(rng.integers(0, 3, 400), 20))
     assert used == [np.float64]
 
 
@@ -808,7 +813,7 @@ def test_equal_columns_and_a_ridge_that_rounding_swallows(l2):
     X = Sequences(rows, np.arange(0, 201, 10))
     y = np.split(rng.integers(0, 3, 200), X.offsets[1:-1])
     weights = [
-        flat(ZScoreTagger(l2=l2, tol=1e-12, solver=solver).fit(X, y)) for solver in ("cg", "direct")
+        flat(paper_tagger(l2=l2, tol=1e-12, solver=solver).fit(X, y)) for solver in ("cg", "direct")
     ]
     # Of the equal columns, both solvers give each its half.
     assert_allclose(weights[0], weights[1], rtol=1e-6, atol=1e-6)
@@ -839,8 +844,8 @@ def test_a_further_column_in_other_units_stops_nothing_early(l2, column):
         "year": np.full(n, 2016.0), "years": 2016.0 + np.arange(n) % 7, "zero": np.zeros(n),
         "tiny": 1e-6 * (np.arange(n) % 3), "copy": 1e6 * X.rows[:, [-1]].toarray().ravel(),
     }[column])  # fmt: skip
-    exact = ZScoreTagger(l2=l2, solver="direct").fit(X, y)
-    tagger = ZScoreTagger(l2=l2, solver="cg").fit(X, y)
+    exact = paper_tagger(l2=l2, solver="direct").fit(X, y)
+    tagger = paper_tagger(l2=l2, solver="cg").fit(X, y)
     assert tagger.n_iter_ > 1
     # tol is 1e-3: errors of that order, of scores that differ by one.
     assert_allclose(tagger.zscore_, exact.zscore_, rtol=1e-4)
@@ -858,7 +863,7 @@ def test_units_of_columns_change_nothing(solver):
     options = {"l2": 1e-22, "solver": solver, "tol": 1e-9}
     for form in (np.asarray, sparse.csr_matrix):
         plain, scaled = (
-            ZScoreTagger(**options).fit(Sequences(form(X), np.arange(0, 401, 20)), y)
+            paper_tagger(**options).fit(Sequences(form(X), np.arange(0, 401, 20)), y)
             for X in (rows, rows * units)
         )
         assert_allclose(scaled.coef_ * units[:, None], plain.coef_, rtol=1e-5, atol=1e-7)
@@ -903,7 +908,7 @@ def test_leaving_out_on_columns_that_are_constant_or_equal_up_to_rounding(seed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         search = ZScoreTaggerCV(l2s=l2s, transition_weights=[0.5, 1.0]).fit(X, y, sample.weights)
-        tagger = ZScoreTagger(l2=1e-12, transition_weight=0.5).fit(X, y, sample.weights)
+        tagger = paper_tagger(l2=1e-12, transition_weight=0.5).fit(X, y, sample.weights)
     assert np.isfinite(search.coef_).all()
     assert np.isfinite(tagger.coef_).all()
 
@@ -966,12 +971,12 @@ def test_means_of_any_size_lose_no_digits(form, way):
 def test_conjugate_gradients_cut_short():
     X, y = make_data(0, n=30, M=20)
     with pytest.warns(ConvergenceWarning, match="did not converge in max_iter=1 iterations"):
-        ZScoreTagger(solver="cg", tol=1e-12, max_iter=1).fit(X, y)
+        paper_tagger(solver="cg", tol=1e-12, max_iter=1).fit(X, y)
 
 
 def test_forbidden_training_labels():
     with pytest.raises(ValueError, match="'I-x' may not follow 'O' at row 1 of sequence 0"):
-        ZScoreTagger(constraints="iob2").fit([np.ones((2, 1))], [["O", "I-x"]])
+        paper_tagger(constraints="iob2").fit([np.ones((2, 1))], [["O", "I-x"]])
 
 
 @pytest.mark.parametrize(
@@ -982,17 +987,17 @@ def test_forbidden_training_labels():
 def test_bad_data(X, message):
     y = [["a"] * len(x) for x in X]
     with pytest.raises(ValueError, match=message):
-        ZScoreTagger().fit(X, y)
+        paper_tagger().fit(X, y)
 
 
 @pytest.mark.parametrize(
     ("tagger", "classes", "message"),
     [
-        (ZScoreTagger(), None, "first call of partial_fit needs classes"),
-        (ZScoreTagger(constraints="iob2"), [0, 1, 2], "needs moments='exact', constraints=None"),
-        (ZScoreTagger(moments="dp"), [0, 1, 2], "needs moments='exact'"),
-        (ZScoreTagger(separate=True), [0, 1, 2], "separate=False"),
-        (ZScoreTagger(), [0, 1], "Unknown label 2"),
+        (paper_tagger(), None, "first call of partial_fit needs classes"),
+        (paper_tagger(constraints="iob2"), [0, 1, 2], "needs moments='exact', constraints=None"),
+        (paper_tagger(moments="dp"), [0, 1, 2], "needs moments='exact'"),
+        (paper_tagger(separate=True), [0, 1, 2], "separate=False"),
+        (paper_tagger(), [0, 1], "Unknown label 2"),
     ],
 )
 def test_partial_fit_is_refused(tagger, classes, message):
@@ -1005,14 +1010,14 @@ def test_partial_fit_is_refused(tagger, classes, message):
 def test_partial_fit_after_other_things():
     X, y = make_data(0)
     with pytest.raises(ValueError, match="cannot go on from fit"):
-        ZScoreTagger().fit(X, y).partial_fit(X, y)
-    tagger = ZScoreTagger().partial_fit(X, y, classes=[0, 1, 2])
+        paper_tagger().fit(X, y).partial_fit(X, y)
+    tagger = paper_tagger().partial_fit(X, y, classes=[0, 1, 2])
     with pytest.raises(ValueError, match="classes must be those of the first call"):
         tagger.partial_fit(X, y, classes=[0, 1])
     with pytest.raises(ValueError, match="X has 3 features, but the first call"):
         tagger.partial_fit([x[:, :3] for x in X], y)
     with pytest.raises(ValueError, match="at most 4000 features; got 4001"):
-        ZScoreTagger().partial_fit([sparse.csr_matrix((2, 4001))], [[0, 1]], classes=[0, 1])
+        paper_tagger().partial_fit([sparse.csr_matrix((2, 4001))], [[0, 1]], classes=[0, 1])
 
 
 # ------------------------------------------------------------------ solvers
@@ -1165,5 +1170,5 @@ def test_nothing_warns_on_good_data():
     X, y = make_data(0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ZScoreTagger().fit(X, y)
-        ZScoreTagger(solver="cg").fit(X, y)
+        paper_tagger().fit(X, y)
+        paper_tagger(solver="cg").fit(X, y)

@@ -49,8 +49,8 @@ def test_the_transition_weight_scales_d_alone(loss, weight):
     cost = {None: np.zeros((3, 3)), "hamming": 1 - np.eye(3), "matrix": random_cost(1)}[loss]
     options = {"l2": 0.3, "loss": cost if loss == "matrix" else loss}
     tagger = ZScoreTagger(transition_weight=weight, **options).fit(X, y, sample.weights)
-    natural = ZScoreTagger(**options).fit(X, y, sample.weights)
-    plain = ZScoreTagger(l2=0.3, loss=None).fit(X, y, sample.weights)
+    natural = ZScoreTagger(transitions="covariance", **options).fit(X, y, sample.weights)
+    plain = ZScoreTagger(transitions="covariance", l2=0.3, loss=None).fit(X, y, sample.weights)
     (main, pairs), (plain_main, plain_pairs) = parts_of(tagger), parts_of(plain)
     assert_allclose(main, parts_of(natural)[0], **SAME)
     assert tagger.transition_weight_ == weight
@@ -83,7 +83,8 @@ def test_information_replaces_d(weight, loss):
     options = {"l2": 0.3, "loss": cost if loss == "matrix" else loss}
     options |= {"transition_weight": weight, "transitions": "information"}
     tagger = ZScoreTagger(**options).fit(X, y, sample.weights)
-    natural = ZScoreTagger(l2=0.3, loss=options["loss"]).fit(X, y, sample.weights)
+    natural = ZScoreTagger(transitions="covariance", l2=0.3, loss=options["loss"])
+    natural.fit(X, y, sample.weights)
     assert_allclose(tagger.coef_, natural.coef_, **SAME)
     kappa = 0.07 if weight is None else weight
     assert tagger.transition_weight_ == kappa

@@ -95,9 +95,7 @@ def test_left_out_scores_are_those_of_a_new_fit(kind, seed, transitions, loss, l
     options = KERNELS[kind] | {"l2": l2, "loss": cost, "transitions": transitions}
     source = RowSource.read(X, y, weights)
     problem = ZScoreProblem(ZScoreTagger(**options), source)
-    leave_out = LeaveOut(
-        problem.sample, problem.cost, solve_dense, PairRule(transitions), problem.space.gram
-    )
+    leave_out = LeaveOut(problem.sample, problem.cost, solve_dense, problem.space.gram)
     for s, left in enumerate(leave_out.scores(l2)):
         others = np.delete(np.arange(len(X)), s)
         tagger = ZScoreTagger(**options).fit(
@@ -106,7 +104,7 @@ def test_left_out_scores_are_those_of_a_new_fit(kind, seed, transitions, loss, l
         found = tagger.potentials([X[s]])
         # All of a sequence's transitions are in its rows here: only differences mean anything.
         ends = np.zeros((len(X[s]), 3))
-        moved = tagger.transition_ - left.transition()
+        moved = tagger.transition_ - left.transition(PairRule(transitions))
         row, column = moved.mean(axis=1), moved.mean(axis=0)
         assert_allclose(moved, row[:, None] + column - moved.mean(), **SAME)
         ends[:-1] += row

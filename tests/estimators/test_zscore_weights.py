@@ -10,7 +10,7 @@ from sklseq import ZScoreTagger, ZScoreTaggerCV
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.zscore.zscore_problem import ZScoreProblem
 from sklseq.objectives.zscore.leave_out import LeaveOut
-from sklseq.objectives.zscore.moments import PairRule, decompose, extended_rows
+from sklseq.objectives.zscore.moments import decompose, extended_rows
 from sklseq.solvers import solve_dense
 from tests.estimators.test_zscore_cv import make_spans
 from tests.estimators.test_zscore_kernels import make_sequences
@@ -63,16 +63,17 @@ def test_rows_are_weighed_in_the_regression(way, transitions):
 def test_left_out_scores_are_those_of_a_new_fit(kernel, loss):
     X, y, own = make_sequences(1)
     options = {"kernel": kernel, "gamma": 0.4, "l2": 0.1, "loss": loss, "class_weight": WEIGHTS}
+    options["transitions"] = "covariance"
     problem = ZScoreProblem(ZScoreTagger(**options), RowSource.read(X, y, own))
     gram = None if kernel == "linear" else problem.space.gram
-    leave_out = LeaveOut(problem.sample, problem.cost, solve_dense, PairRule(), gram)
+    leave_out = LeaveOut(problem.sample, problem.cost, solve_dense, gram)
     for s, left in enumerate(leave_out.scores(0.1)):
         others = np.delete(np.arange(len(X)), s)
         tagger = ZScoreTagger(**options).fit([X[k] for k in others], [y[k] for k in others],
                                              own[others])  # fmt: skip
         D = decompose((np.zeros((2, 3)), tagger.transition_))[1]
         assert_allclose(decompose((np.zeros((2, 3)), left.transition()))[1], D, atol=1e-8)
-        assert_allclose(left.transition_weight, tagger.transition_weight_, rtol=1e-8)
+        assert_allclose(left.natural, tagger.transition_weight_, rtol=1e-8)
 
 
 @pytest.mark.parametrize("class_weight", ["balanced", {"O": 0.4}])

@@ -119,6 +119,10 @@ def best_weights(b, C, c, mean_loss, l2, with_loss):
     return inverse @ (alpha * b - c)
 
 
+def products_of(system, weights):
+    return score_products(system.training_scores(weights), system.y, weights)
+
+
 def closed_form(sample, cost, l2, *, direct, threads=1):
     """(weights, maximum, statistics) by a factorisation or by conjugate gradients."""
     extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
@@ -135,7 +139,7 @@ def closed_form(sample, cost, l2, *, direct, threads=1):
             rows = CentredRows(extended, sample.row_weights)
             system = RidgeSystem(rows, sample.y, sample.n_labels, ridge)
         system.finish(solve(system, 1e-13).w)
-        maximum = combine(system.products(sample.row_weights), statistics, cost, l2)
+        maximum = combine(products_of(system, sample.row_weights), statistics, cost, l2)
         return stack_weights(system.weights(maximum.mix), maximum.pairs), maximum
 
 
@@ -358,7 +362,7 @@ def test_columns_are_eliminated_exactly(seed, kind, frequent, ridge, n_threads):
         assert (sizes[1] > 0) == (frequent < 1000)
         assert system.finish(solve(system, 1e-14).w) < 1e-12
         found = system.weights(np.eye(3))
-        products = system.products(w)
+        products = products_of(system, w)
     # The condition number is up to 1e4.
     assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
     assert_allclose(system.weights(np.ones((3, 3))), found @ np.ones((3, 3)), **EXACT)

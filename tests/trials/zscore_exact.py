@@ -124,7 +124,12 @@ def fitted_coef(problem: Problem, form: str, way: str) -> np.ndarray:
     y = np.split(problem.y, offsets[1:-1])
     solver = "auto" if way == "partial_fit" else way
     tagger = ZScoreTagger(
-        loss=problem.loss, l2=problem.l2, tol=1e-10, max_iter=3_000, solver=solver
+        transitions="covariance",
+        loss=problem.loss,
+        l2=problem.l2,
+        tol=1e-10,
+        max_iter=3_000,
+        solver=solver,
     )
     if way != "partial_fit":
         return tagger.fit(Sequences(rows, offsets), y, problem.weights).coef_

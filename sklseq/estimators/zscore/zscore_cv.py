@@ -29,6 +29,7 @@ from sklseq.estimators.validation import check_choices, refuse_roles
 from sklseq.estimators.zscore.leave_out_search import LeaveOutSearch, n_entries
 from sklseq.estimators.zscore.zscore_problem import ZScoreProblem
 from sklseq.estimators.zscore.zscore_tagger import ZScoreTagger
+from sklseq.objectives.zscore.moments import PairRule
 
 # Parameters passed on to ``ZScoreTagger``.
 SHARED = (
@@ -50,7 +51,8 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
     ----------
     l2s : array-like of float, default=(0.001, 0.01, 0.1, 1.0, 10.0)
         Ridges to try, above 0.
-    transition_weights : iterable, default=(None, 0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+    transition_weights : iterable, default=(None, 0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, \
+0.3, 0.5, 1.0, 2.0, 5.0)
         Values of ``transition_weight`` to try; None is its default.
     cv : int, splitter, iterable, "leave-one-out" or None, default=None
         How sequences are left out: folds as in scikit-learn, or each in turn, in closed form. None:
@@ -144,9 +146,13 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
             0.02,
             0.05,
             0.1,
+            0.15,
             0.2,
+            0.3,
             0.5,
             1.0,
+            2.0,
+            5.0,
         ),
         cv: int | str | BaseCrossValidator | Iterable | None = None,
         scoring: str | Callable[..., float] | None = "token_accuracy",
@@ -225,15 +231,17 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
         weighted = {} if sample_weight is None else {"sample_weight": source.weights}
         is_weighted = bool(scorer_weights(scorer, weighted))
         each = scorer is None or self._leaves_out_each(source)
+        rules = [PairRule(self.transitions, weight) for weight in weights]
         folds, scores = None if each else self._folds(source, groups), []
         for gamma in gammas:
             problem = ZScoreProblem(tagger.set_params(gamma=gamma), source)
-            search = LeaveOutSearch(problem, l2s, weights, scorer, is_weighted)
+            search = LeaveOutSearch(problem, l2s, rules, scorer, is_weighted)
             scores.append(search.each_sequence() if each else search.folds(folds))
             self._warn_unconverged(search)
         g, i, j = _best(np.array(scores), gammas, l2s, weights)
         if gammas[g] != tagger.gamma:
             problem = ZScoreProblem(tagger.set_params(gamma=gammas[g]), source)
+        problem.rule = rules[j]
         tagger.set_params(l2=float(l2s[i]), transition_weight=weights[j])
         self._set(problem, problem.solve())
         self.l2_, self.best_score_ = float(l2s[i]), float(scores[g][i, j])

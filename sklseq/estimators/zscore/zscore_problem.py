@@ -108,6 +108,8 @@ class ZScoreProblem:
     allowed, trained : Constraints
         Constraints of predictions, and of the labelings that moments are computed over.
     cost : ndarray of shape (n_labels, n_labels), or None
+    rule : PairRule
+        Transitions.
     """
 
     def __init__(self, tagger: Any, source: RowSource, gram: np.ndarray | None = None):
@@ -125,8 +127,17 @@ class ZScoreProblem:
         self.is_closed_form = tagger.moments == "exact" and is_free(self.trained)
         if tagger.moments == "dp":
             check_programs(self.sample, self.trained, self.cost)
+        self.rule = pair_rule(tagger)
         if not self.is_closed_form or tagger.separate:
             check_closed_form(tagger)
+            self.rule = PairRule()
+
+    @property
+    def chooses_transitions(self) -> bool:
+        """Whether transitions are to be chosen by sequences left out."""
+        tagger = self.tagger
+        is_auto = tagger.transitions == "auto" and tagger.transition_weight is None
+        return is_auto and self.is_closed_form and not (tagger.separate or tagger.refine)
 
     def solve(self) -> Solution:
         """Solve the linear system, and add constraints if ``separate`` asks for it."""
@@ -137,9 +148,9 @@ class ZScoreProblem:
             result = SolverResult(zeros.coef, 0.0, 0, True, [0.0], "residual")
             solution = Solution(zeros, 1.0, 0.0, result, 1.0)
         elif self.space is not None:
-            solution = _solve_kernel(tagger, sample, self.cost, self.space)
+            solution = _solve_kernel(tagger, sample, self.cost, self.rule, self.space)
         elif self.is_closed_form:
-            solution = _solve_free(tagger, sample, self.cost)
+            solution = _solve_free(tagger, sample, self.cost, self.rule)
         else:
             solution = _solve_paths(tagger, sample, self.trained, self.cost)
         return self._separate(solution) if tagger.separate else solution
@@ -169,6 +180,7 @@ class ZScoreProblem:
             fitted |= self.space.attributes(solution.weights.coef)
         if solution.transition_weight is not None:
             fitted["transition_weight_"] = float(solution.transition_weight)
+        fitted["transitions_"] = self.rule.kind
         if solution.n_constraints is not None:
             fitted["n_constraints_"] = solution.n_constraints
         return fitted
@@ -203,18 +215,25 @@ def resolve_l2(tagger: Any, n_labels: int) -> float:
 
 
 def pair_rule(tagger: Any) -> PairRule:
-    """Return the rule by which ``transitions`` and ``transition_weight`` score pairs of labels."""
-    return PairRule(tagger.transitions, tagger.transition_weight)
+    """Return the rule by which ``transitions`` and ``transition_weight`` score pairs of labels.
+
+    "auto" without sequences to leave out is "information", where a choice could be made. Iterations
+    of a CRF start from "covariance", and a given weight is one of "covariance".
+    """
+    kind = tagger.transitions
+    if kind == "auto":
+        is_free = tagger.transition_weight is None and not tagger.refine
+        kind = "information" if is_free else "covariance"
+    return PairRule(kind, tagger.transition_weight)
 
 
 def check_closed_form(tagger: Any) -> None:
     """Raise ValueError if a parameter needs weights in closed form, which this model has not."""
-    pairs = f"transition_weight={tagger.transition_weight}"
-    if tagger.transitions != "covariance":
-        pairs = f"transitions={tagger.transitions!r}"
+    kind, weight = tagger.transitions, tagger.transition_weight
     natural = "transitions='covariance' and transition_weight=None"
     for wrong, given, instead in (
-        (not pair_rule(tagger).is_natural, pairs, natural),
+        (kind == "information", f"transitions={kind!r}", natural),
+        (weight is not None, f"transition_weight={weight}", natural),
         (tagger.kernel != "linear", f"kernel={tagger.kernel!r}", "kernel='linear'"),
         (tagger.class_weight is not None, "class_weight", "class_weight=None"),
     ):
@@ -237,33 +256,35 @@ def _is_direct(tagger, n_columns: int) -> bool:
 # ------------------------------------------------------------------ free labels
 
 
-def _solve_free(tagger, sample: Sample, cost) -> Solution:
+def _solve_free(tagger, sample: Sample, cost, rule: PairRule) -> Solution:
     L, l2 = sample.n_labels, resolve_l2(tagger, sample.n_labels)
     with Threads(tagger.n_jobs) as threads:
         solve = _factorise if _is_direct(tagger, sample.rows.shape[1]) else _solve_rows
         system, result = solve(tagger, sample, 2 * L * l2, threads)
         statistics = Statistics(None, None, None, *count_chain(sample))
-        products = system.products(sample.row_weights)
-        maximum = combine(products, statistics, cost, l2, pair_rule(tagger))
+        scores = system.training_scores(sample.row_weights)
+        products = score_products(scores, sample.y, sample.row_weights)
+        maximum = combine(products, statistics, cost, l2, rule)
         weights = stack_weights(system.weights(maximum.mix), maximum.pairs)
     z = maximum.zscore
-    if tagger.transitions != "covariance":
-        z = free_zscore(sample, statistics, cost, weights)
+    if rule.kind != "covariance":
+        z = free_zscore(sample, statistics, cost, scores @ maximum.mix, maximum.pairs)
     return Solution(weights, maximum.multiplier, z, result, maximum.transition_weight)
 
 
-def _solve_kernel(tagger, sample: Sample, cost, space: KernelSpace) -> Solution:
-    rule, l2 = pair_rule(tagger), resolve_l2(tagger, sample.n_labels)
+def _solve_kernel(tagger, sample: Sample, cost, rule: PairRule, space: KernelSpace) -> Solution:
+    l2 = resolve_l2(tagger, sample.n_labels)
     if not space.is_exact:
         found = solve_statistics(space.statistics(sample), cost, l2, rule)
         coef, transition = found.weights
         return found._replace(weights=ChainWeights(space.of_landmarks(coef), transition))
     system = KernelRidge(space.gram, sample, 2 * sample.n_labels * l2, solve_dense)
     statistics = Statistics(None, None, None, *count_chain(sample))
-    maximum = combine(system.products(sample.row_weights), statistics, cost, l2, rule)
+    products = score_products(system.scores, sample.y, sample.row_weights)
+    maximum = combine(products, statistics, cost, l2, rule)
     weights, z = stack_weights(system.weights(maximum.mix), maximum.pairs), maximum.zscore
     if rule.kind != "covariance":
-        z = free_zscore(sample._replace(rows=space.gram), statistics, cost, weights)
+        z = free_zscore(sample, statistics, cost, system.scores @ maximum.mix, maximum.pairs)
     return Solution(weights, maximum.multiplier, z, DIRECTLY, maximum.transition_weight)
 
 
@@ -402,13 +423,14 @@ def training_zscore(sample: Sample, allowed: Constraints, cost, chain: ChainWeig
     return gap / np.sqrt(total) if total > 0 else 0.0
 
 
-def free_zscore(sample: Sample, statistics: Statistics, cost, chain: ChainWeights) -> float:
-    """The z-score of the true labels with weighted labels, where every labeling is allowed."""
-    main, pairs = decompose(chain)
-    ends = chain_columns(sample.offsets, sample.n_labels)
-    scores = np.asarray(sample.rows @ main[:-2]) + ends @ main[-2:]
+def free_zscore(sample: Sample, statistics: Statistics, cost, scores, pairs) -> float:
+    """The z-score of the true labels, where every labeling is allowed, from scores of rows and any
+    scores of pairs; the sums of the latter, which depend on one label only, belong to the rows."""
+    L = sample.n_labels
+    sums, pairs = decompose(ChainWeights(np.empty((0, L)), pairs))
+    scores = scores + chain_columns(sample.offsets, L) @ sums
     products = score_products(scores, sample.y, sample.row_weights)
-    return zscore_of(np.eye(sample.n_labels), pairs, products, statistics, cost)
+    return zscore_of(np.eye(L), pairs, products, statistics, cost)
 
 
 def labeling_scores(emission, transition, offsets, y, allowed: Constraints, cost=None):

@@ -15,7 +15,7 @@ from sklseq.inference.chain.linear_chain import _chain
 from sklseq.objectives.scores.design import SparseRows, _linear, values_unless_ones
 from sklseq.objectives.zscore.factorised import CentredInverse
 from sklseq.objectives.zscore.moments import ROUNDING as CONSTANT
-from sklseq.objectives.zscore.moments import Products, Sample, score_products
+from sklseq.objectives.zscore.moments import Sample
 
 BLOCK = 4_096  # rows whose scores stay in the cache
 FREQUENT = 2_000  # columns whose Gram matrix is factorised, at most
@@ -327,13 +327,13 @@ class EliminatedRidge:
             left += m * (((1 + self.total * square) ** -0.5 - 1) / square * (m.T @ left))
         return np.square(left).sum(axis=0)
 
-    def products(self, weights: np.ndarray) -> Products:
-        """Products of the solution, for :func:`~sklseq.objectives.zscore.moments.combine`."""
+    def training_scores(self, weights: np.ndarray) -> np.ndarray:
+        """X̃ V; 1 for the true label of a row of weight 0."""
         L = self.n_labels
         lost = np.divide(1, weights, where=weights > 0, out=np.zeros_like(weights))[:, None]
         scores = -lost * self.residual[:, :L]  # O leaves d / weights of what the others leave
         scores[np.arange(len(self.y)), self.y] += 1
-        return score_products(scores, self.y, weights)
+        return scores
 
     def weights(self, mix: np.ndarray) -> np.ndarray:
         """The solution times an (n_labels, n_labels) matrix: (n_columns + 2, n_labels)."""

@@ -13,7 +13,6 @@ from sklseq.objectives.zscore.moments import (
     Statistics,
     count_chain,
     label_sums,
-    score_products,
 )
 
 SUMS = 1e-13  # fraction of the largest eigenvalue that is rounding, of sums of products
@@ -152,9 +151,9 @@ class SolvedRows:
     scores: np.ndarray
     y: np.ndarray
 
-    def products(self, weights: np.ndarray) -> Products:
-        """Products of the solution, for :func:`~sklseq.objectives.zscore.moments.combine`."""
-        return score_products(self.scores, self.y, weights)
+    def training_scores(self, weights: np.ndarray) -> np.ndarray:
+        """X̃ V, whatever the weights of rows."""
+        return self.scores
 
     def weights(self, mix: np.ndarray) -> np.ndarray:
         """The solution times an (n_labels, n_labels) matrix."""

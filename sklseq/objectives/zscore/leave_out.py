@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
@@ -27,7 +27,8 @@ DIGITS = 9  # decimals that fitted values of indicators, 0 or 1, keep
 LOST = 1e-5  # eigenvalues of I - H_ss below which division by it has errors at digit DIGITS
 
 
-class LeftOut(NamedTuple):
+@dataclass
+class LeftOut:
     """Scores of one sequence by weights trained on the other sequences.
 
     Attributes
@@ -35,20 +36,30 @@ class LeftOut(NamedTuple):
     emission : ndarray of shape (n_steps, n_labels)
     base : ndarray of shape (n_labels, n_labels), or 0
         Transitions without D.
-    pairs : ndarray of shape (n_labels, n_labels)
-        D, or its replacement by the :class:`PairRule`, for κ = 1.
-    transition_weight : float
-        κ where none is given.
+    statistics : Statistics
+        Counts of the other sequences.
+    l2 : float
+    scale : float
+        Size of the state weights, as a multiple of those without a loss.
+    natural : float
+        κ of the loss.
+    tables : dict
+        Transition scores for κ = 1, by the kind of rule.
     """
 
     emission: np.ndarray
     base: np.ndarray | float
-    pairs: np.ndarray
-    transition_weight: float
+    statistics: Statistics
+    l2: float
+    scale: float
+    natural: float
+    tables: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def transition(self, weight: float | None = None) -> np.ndarray:
-        """Transitions for κ = ``weight``."""
-        return self.base + (self.transition_weight if weight is None else weight) * self.pairs
+    def transition(self, rule: PairRule = COVARIANCE) -> np.ndarray:
+        """Transitions by a rule for D."""
+        if rule.kind not in self.tables:
+            self.tables[rule.kind] = self.scale * rule.table(self.statistics, self.l2)
+        return self.base + rule.kappa(self.natural) * self.tables[rule.kind]
 
 
 class LeaveOut:
@@ -74,10 +85,9 @@ class LeaveOut:
     """
 
     def __init__(
-        self, sample: Sample, cost: np.ndarray | None, solve, rule: PairRule = COVARIANCE,
-        gram: np.ndarray | None = None,
-    ):  # fmt: skip
-        self.sample, self.cost, self.solve, self.rule = sample, cost, solve, rule
+        self, sample: Sample, cost: np.ndarray | None, solve, gram: np.ndarray | None = None
+    ):
+        self.sample, self.cost, self.solve = sample, cost, solve
         self.transitions, self.labels = count_chain(sample)
         self.root = np.sqrt(sample.row_weights)[:, None]
         self.rows = self._rows() if gram is None else weighted_gram(gram, sample)
@@ -151,17 +161,15 @@ class LeaveOut:
         return Statistics(None, None, None, np.maximum(transitions, 0), np.maximum(labels, 0))
 
     def _left_out(self, fitted, others: Statistics, S, l2: float, L: int) -> LeftOut:
-        table = self.rule.table(others, l2)
         if self.cost is None:
-            return LeftOut(L * fitted, 0.0, table, self.rule.kappa(1.0))
+            return LeftOut(L * fitted, 0.0, others, l2, 1.0, 1.0)
         costs, (excess, variance) = centred(self.cost), pair_statistics(others, l2)
         of_pairs = float(np.vdot(excess, excess)) / variance if variance > 0 else 0.0
         bb = L * float(np.trace(centred(centred(S).T))) + of_pairs
         bc = float(np.vdot(centred(np.eye(L)), S @ costs))
         alpha = loss_multiplier(float(others.labels @ self.cost.mean(axis=1)), bb, bc)
-        scale, natural = loss_scale(alpha, self.cost, L)
         emission = alpha * L * fitted - fitted @ costs
-        return LeftOut(emission, 0.0, scale * table, self.rule.kappa(natural))
+        return LeftOut(emission, 0.0, others, l2, *loss_scale(alpha, self.cost, L))
 
 
 def _divided(B: np.ndarray, E: np.ndarray) -> np.ndarray | None:
