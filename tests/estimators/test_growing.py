@@ -7,9 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from sklseq import CRFTagger, Sequences
+from sklseq import CRFTagger, CRFTaggerCV, Sequences
 from sklseq.data.sequences import STATE, TRANSITION
-from sklseq.estimators.crf import growing
+from sklseq.estimators.crf import crf_path, growing
 
 ALL = {"all_possible_states": True, "all_possible_transitions": True}
 
@@ -145,6 +145,34 @@ def test_several_threads(grown):
         CRFTagger(l2=0.5, tol=1e-6, solver="lbfgs", n_jobs=n, **ALL).fit(X, y) for n in (1, 2)
     )
     assert_allclose(one.objective_, two.objective_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "adagrad"])
+@pytest.mark.parametrize("tol", [1e-2, 1e-5])
+def test_paths_of_penalties_go_on_with_the_set(grown, monkeypatch, tol, solver):
+    solved, solve = [], crf_path.CRFProblem.solve
+
+    def recorded(self):
+        result = solve(self)
+        solved.append((self.l1, self.l2, self.source, result, self.growth))
+        return result
+
+    monkeypatch.setattr(crf_path.CRFProblem, "solve", recorded)
+    X, y = problem(9)
+    penalties = {"l2s": [0.03, 0.3, 3.0], "l1s": [0.0, 0.3]}
+    model = CRFTaggerCV(cv=2, solver=solver, tol=tol, random_state=0, **penalties, **ALL)
+    model.fit(X, y)
+    assert len(solved) == 2 * 6 + 1
+    n_cold = 0
+    for l1, l2, source, result, growth in solved[:6]:
+        labels = source.labels_of(np.arange(len(source.X)))
+        best = at_once(source.X, labels, l1=l1, l2=l2, **ALL).objective_
+        assert best * (1 - 1e-8) <= result.value <= best * (1 + tol)
+        cold = CRFTagger(solver=solver, tol=tol, l1=l1, l2=l2, random_state=0, **ALL)
+        n_cold += cold.fit(source.X, labels).n_iter_
+        assert result.converged
+        assert growth.part.growth is None  # earlier sets are not kept
+    assert sum(result.n_iter for *_, result, _ in solved[:6]) < 0.8 * n_cold
 
 
 @pytest.mark.parametrize("tol", [0.5, 0.2, 1e-2, 1e-4, 1e-9, 0.0])

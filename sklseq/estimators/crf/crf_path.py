@@ -66,7 +66,7 @@ class CRFPath:
             self.l1, self.last = point["l1"], [] if self.first is None else [self.first]
             self.first = None
             if self.problem is not None:
-                self.problem.pairs = []
+                self.problem.forget_pairs()
         start = self._start(point["l2"]) if self.last else None
         with self.source:
             self.problem = problem = CRFProblem(

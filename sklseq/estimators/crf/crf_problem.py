@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 from sklseq._lib.threads import Threads
 from sklseq.data.sequences import TRANSITION, Sequences
 from sklseq.estimators.crf.early_stopping import EarlyStopping
-from sklseq.estimators.crf.growing import first_set, solve_growing
+from sklseq.estimators.crf.growing import Growth, first_set, solve_growing
 from sklseq.estimators.crf.monitor import Monitor
 from sklseq.estimators.sources.partial_source import PartialSource, Unlabelled
 from sklseq.estimators.sources.source import RowSource, Source
@@ -91,6 +91,8 @@ class CRFProblem:
         Second derivatives of the likelihood where AdaGrad ended.
     pairs : list or None
         Changes of w and of the gradient in L-BFGS; None if they are not kept.
+    growth : Growth or None
+        The last set of weights, if not all were trained at once.
     n_before, n_iter : int
         Iterations that led to ``pairs`` before this problem, and with its own once it is solved.
     start : ndarray
@@ -111,8 +113,9 @@ class CRFProblem:
         self.curvature: LabelCurvature | None = None if before is None else before.curvature
         self.pairs: list | None = None if before is None else before.pairs_for(self.l2)
         self.n_before = 0 if before is None or not self.pairs else before.n_iter
+        self.growth: Growth | None = None if before is None else before.growth
         name, self.why = choose_solver(tagger, source)
-        if self.scale is not None:
+        if self.scale is not None or self.growth is not None:
             name, self.why = "lbfgs", "it starts from weights and scales for other penalties"
         self.solver, self.ran = SOLVERS[name], []
         if tagger.verbose:
@@ -139,6 +142,12 @@ class CRFProblem:
             return None
         change = np.float32(2 * (l2 - self.l2))
         return [(s, y + change * s) for s, y in self.pairs]
+
+    def forget_pairs(self) -> None:
+        """Drop the pairs, which are of no use for another objective."""
+        self.pairs = []
+        if self.growth is not None:
+            self.growth.part.pairs = []
 
     @property
     def seen(self) -> Support:

@@ -8,7 +8,7 @@ that are 0, training them too can lower f + l1 · ‖w‖₁ by at most
 
 as f is strongly convex. So training begins with the weights of what occurs; one gradient in all
 weights then shows which others matter, and these are added until the sum for the rest is a small
-part of what ``tol`` allows.
+part of what ``tol`` allows. Along a path of penalties, the next problem begins with the last set.
 """
 
 from __future__ import annotations
@@ -36,13 +36,17 @@ FIRST, STEP, LEAST = 0.2, 50.0, 1e-12
 def first_set(problem: Any) -> np.ndarray | None:
     """Mask of the weights that a ``CRFProblem`` trains first; None if it trains all at once.
 
-    They are the weights of what occurs in training, and those that are not 0 at the start.
+    They are the weights of what occurs in training, and those that are not 0 at the start; if the
+    problem continues a growth, the last set of this.
     """
     source, n = problem.source, problem.scores.n_weights
     if not isinstance(source, RowSource) or not source.X.is_sparse or n < MANY:
         return None
-    alone = problem.pairs is None and problem.validation is None and problem.solver.warm_start
-    if not alone or problem.l2 == 0 or source.convexity(problem.l2) == 0:
+    if problem.validation is not None or problem.l2 == 0 or source.convexity(problem.l2) == 0:
+        return None
+    if problem.growth is not None:
+        return problem.growth.kept | (problem.start != 0)
+    if not problem.solver.warm_start or problem.scale is not None or problem.pairs:
         return None
     kept = problem.scores.mask_of(problem.seen) | (problem.start != 0)
     return kept if np.count_nonzero(kept) <= FEW * n else None
@@ -59,7 +63,8 @@ def tolerances(tol: float) -> list[float]:
 
 def solve_growing(problem: Any, kept: np.ndarray) -> SolverResult:
     """Solve a ``CRFProblem`` that has ``f`` and ``threads``; ``kept``: see :func:`first_set`."""
-    growth, left = Growth(problem, kept), tolerances(problem.tol)
+    left = tolerances(problem.tol) if problem.growth is None else [problem.tol]
+    problem.growth = growth = Growth(problem, kept)
     while True:
         last = len(left) == 1
         growth.train(left[0] * (1 - SHARE) if last else left[0])
@@ -76,7 +81,7 @@ class Growth:
     Parameters
     ----------
     problem : CRFProblem
-        With all weights.
+        With all weights. If it has a ``growth``, of other penalties, this is continued.
     kept : bool ndarray
         The weights of the set; changed by :meth:`add`.
 
@@ -94,7 +99,14 @@ class Growth:
         self.problem, self.kept, self.w = problem, kept, problem.start
         self.gradient = np.empty_like(self.w)
         self.n_iter, self.history, self.converged, self.message = 0, [], False, ""
-        self.part = self._part(problem, np.zeros(0, dtype=np.intp))
+        before, self.n_before = problem.growth, 0
+        self.starts = before is None
+        if before is None:
+            self.part = self._part(problem, np.zeros(0, dtype=np.intp))
+        else:
+            if before.part.pairs:
+                self.n_before = before.n_before + before.n_iter
+            self.part = self._part(before.part, before.at)
 
     @property
     def exhausted(self) -> bool:
@@ -105,7 +117,8 @@ class Growth:
         # The problem of the set; continues ``before``, whose weights are at ``at``.
         problem = self.problem
         part = copy(before)
-        part.pairs = []
+        part.l1, part.l2, part.threads = problem.l1, problem.l2, problem.threads
+        part.ran, part.growth, part.pairs = problem.ran, None, []
         part.scores = problem.map_of(problem.scores.support_of(self.kept, problem.support))
         self.at = part.scores.places_in(problem.scores)
         part.f = problem.source.likelihood(part.scores, problem.l2, problem.threads)
@@ -123,8 +136,8 @@ class Growth:
         """Train the set."""
         part, first = self.part, not self.history
         part.tol, part.max_iter = tol, self.problem.max_iter - self.n_iter
-        part.n_before = 0 if first else self.n_iter
-        result = part.solver.run(part) if first else part.go_on()
+        part.n_before = self.n_before + self.n_iter
+        result = part.solver.run(part) if first and self.starts else part.go_on()
         self.n_iter += result.n_iter
         self.history += result.history if first else result.history[1:]
         self.converged, self.message = result.converged, result.message
@@ -156,14 +169,14 @@ class Growth:
 
 
 def _move(part: Any, before: Any, to: np.ndarray) -> None:
-    # Scale, second derivatives and pairs of ``before`` for the weights of ``part``: those of
-    # ``before`` are at ``to``, and new ones get the least scale, and 0 in the pairs.
+    # Scale, second derivatives and pairs of ``before`` for the weights and penalty of ``part``:
+    # those of ``before`` are at ``to``, and new ones get the least scale, and 0 in the pairs.
     n = len(part.start)
     if before.scale is not None:
         part.scale = np.full(n, before.scale.min(), dtype=before.scale.dtype)
         part.scale[to] = before.scale
         part.curvature = part.source.curvature(part.f, part.start)
-    for pair in before.pairs:
+    for pair in before.pairs_for(part.l2):
         wide = np.zeros((2, n), dtype=pair[0].dtype)
         wide[:, to] = pair
         part.pairs.append((wide[0], wide[1]))
