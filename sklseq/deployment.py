@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from sklseq._lib.checks import check_choice
 from sklseq._lib.estimator import as_fitted
 from sklseq._lib.model_file import FIRST_VERSION, PAIRS_VERSION, new_file_name, write_model
 from sklseq._lib.version import __version__
@@ -84,8 +85,7 @@ def export(model: BaseEstimator, path: PathLike, *, precision: str | None = None
     --------
     See :func:`sklseq.runtime.load`.
     """
-    if precision not in _PRECISIONS:
-        raise ValueError(f"precision must be one of {_PRECISIONS}; got {precision!r}.")
+    check_choice("precision", precision, _PRECISIONS)
     new_file_name(path)
     described = describe(model, precision)
     write_model(path, described, PAIRS_VERSION if described["pairs"] else FIRST_VERSION)

@@ -18,7 +18,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq._lib.checks import check_number
+from sklseq._lib.checks import check_choice, check_number
 from sklseq._lib.signatures import taken_options
 from sklseq.data.characters import SequenceTokens
 from sklseq.data.labels import as_label_sequences, find_codes
@@ -346,8 +346,7 @@ def uncertainty(
     >>> bool(seen < new)
     True
     """
-    if by not in MEASURES:
-        raise ValueError(f"by must be one of {MEASURES}; got {by!r}.")
+    check_choice("by", by, MEASURES)
     check_number("n", n, 1, whole=True)
     last: Any
     last, rows = last_step(model, X)
@@ -552,33 +551,40 @@ def to_frame(
     last, rows = last_step(model, X)
     labels = getattr(last, "predict_labels", last.predict)(rows)
     lengths = np.array([len(one) for one in labels], dtype=np.int64)
-    starts = np.cumsum(lengths) - lengths
     nothing = np.zeros(0, dtype=object)  # pandas would convert [] to a column of floats
     columns: dict[str, Any] = {
         "sequence": np.repeat(np.arange(len(lengths)), lengths),
         "position": np.concatenate([np.arange(0), *map(np.arange, lengths)]),
     }
-    if table.tokens is not None:
-        columns["token"] = [word for words in table.tokens for word in words] or nothing
-    elif table.texts is not None and table.offsets is not None:
-        columns["token"] = [
-            text[a:b] for text, pairs in zip(table.texts, table.offsets) for a, b in pairs
-        ] or nothing
+    words = _words(table)
+    if words is not None:
+        columns["token"] = words or nothing
     if table.offsets is not None:
         ends = np.array([pair for pairs in table.offsets for pair in pairs]).reshape(-1, 2)
         columns["start"], columns["stop"] = ends.T
     flat, _ = as_label_sequences(labels)
     columns["label"] = flat.tolist() or nothing
     if hasattr(last, "predict_proba"):
-        if hasattr(last, "predict_labels"):  # probabilities belong to types
-            flat = np.array([label.partition("-")[2] or label for label in columns["label"]])
-        codes = find_codes(flat, last.classes_)
-        proba = [
-            p[np.arange(len(p)), codes[a : a + len(p)]]
-            for a, p in zip(starts, last.predict_proba(rows))
-        ]
-        columns["probability"] = np.concatenate([np.zeros(0), *proba])
+        columns["probability"] = _label_probabilities(last, rows, flat)
     return pandas.DataFrame(columns)
+
+
+def _words(table: SequenceTokens) -> list[str] | None:
+    # All tokens, one sequence after the other; None if neither they nor their places are known.
+    if table.tokens is not None:
+        return [word for words in table.tokens for word in words]
+    if table.texts is None or table.offsets is None:
+        return None
+    return [text[a:b] for text, pairs in zip(table.texts, table.offsets) for a, b in pairs]
+
+
+def _label_probabilities(last: Any, rows: Any, labels: np.ndarray) -> np.ndarray:
+    # The probability of the label of each row.
+    if hasattr(last, "predict_labels"):  # of a segmenter: probabilities belong to types
+        labels = np.array([label.partition("-")[2] or label for label in labels.tolist()])
+    codes = find_codes(labels, last.classes_)
+    proba = np.concatenate([np.zeros((0, len(last.classes_))), *last.predict_proba(rows)])
+    return proba[np.arange(len(codes)), codes]
 
 
 # ------------------------------------------------------------------------------------ weights

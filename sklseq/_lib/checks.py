@@ -28,6 +28,12 @@ def check_number(
         raise ValueError(f"{name} must be {kind} {limits}; got {value!r}.")
 
 
+def check_choice(name: str, value: Any, allowed: tuple) -> None:
+    """Raise unless ``value`` is one of the values allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {allowed}; got {value!r}.")
+
+
 def check_names(columns: Sequence[str]) -> list[str]:
     """Refuse a single string (it would be read letter by letter) and repeated names."""
     if isinstance(columns, str):

@@ -6,10 +6,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from sklseq._lib.checks import check_choice
 from sklseq.data.characters import as_items, as_range, find_tokens, token_ranges
 from sklseq.data.tables import is_list
-
-from ._checks import check_choice
 
 Span = tuple[int, int, str]
 

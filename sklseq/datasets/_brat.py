@@ -6,9 +6,9 @@ import os
 import re
 from pathlib import Path
 
+from sklseq._lib.checks import check_choice
 from sklseq._lib.lines import as_lines
 
-from ._checks import check_choice
 from ._conll import read_text
 
 _SPAN = re.compile(r"T\S*\t(\S+) (\d{1,18} \d{1,18}(?:;\d{1,18} \d{1,18})*)\t(.*)")

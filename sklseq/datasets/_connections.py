@@ -13,9 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from sklseq._lib.checks import check_number
-
-from ._checks import check_choice
+from sklseq._lib.checks import check_choice, check_number
 
 # Columns of the files by position and type.
 CATEGORICAL = {

@@ -14,7 +14,8 @@ import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ._checks import check_choice
+from sklseq._lib.checks import check_choice
+
 from ._conll import Columns, read_conll
 
 SECONDS = 30  # time limit for an answer

@@ -13,6 +13,7 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from sklseq._lib.checks import check_choice
 from sklseq._lib.estimator import LabellerBase, check_plain_parameters, clone_part
 from sklseq._lib.signatures import taken_options
 from sklseq.data.labels import as_label_sequences, check_counts, check_lengths, find_codes
@@ -209,8 +210,7 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
                 raise ValueError(
                     f"{name} must be a number between 0 and 1{more}; got {value!r:.60}."
                 )
-        if self.by not in UNITS:
-            raise ValueError(f"by must be one of {UNITS}; got {self.by!r}.")
+        check_choice("by", self.by, UNITS)
 
     def _parts(self, n: int) -> tuple[list[int], list[int]]:
         # Numbers of the sequences to train on and to calibrate with.

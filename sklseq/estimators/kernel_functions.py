@@ -15,7 +15,7 @@ from sklseq._lib.checks import check_number, is_number
 NAMES = ("linear", "poly", "rbf", "precomputed")
 BLOCK = 1 << 22  # entries of the Gram matrix computed at a time
 MOST_ROWS = 1000  # largest number of rows whose kernels with all rows are computed at once
-SINGLE = 1e3  # largest gamma · ‖x‖² for which "rbf" in float32 has errors below 1e-4
+RBF_OF_FLOAT32 = 1e3  # largest gamma · ‖x‖² for which "rbf" in float32 has errors below 1e-4
 LARGEST = {"float32": 1e30, "float64": 1e100}  # limits of kernel values
 RIDGES = (1e-10, 1e-8, 1e-6, 1e-4)  # fractions of the mean diagonal, tried in this order
 NEGATIVE = 1e-6  # largest effect of float32 rounding on an eigenvalue, over the Frobenius norm
@@ -216,7 +216,9 @@ class KernelRows:
         if kernel.kernel == "rbf":
             (rows,) = centred(rows)
         if kernel.kernel == "rbf" and not sparse.issparse(rows):
-            is_single = kernel.gamma * np.einsum("ij,ij->i", rows, rows).max(initial=0) <= SINGLE
+            is_single = (
+                kernel.gamma * np.einsum("ij,ij->i", rows, rows).max(initial=0) <= RBF_OF_FLOAT32
+            )
         with np.errstate(over="ignore"):
             self.rows = rows.astype(np.float32) if is_single else rows
         self._held = np.zeros(0)

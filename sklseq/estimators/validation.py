@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.class_weight import compute_class_weight
 
-from sklseq._lib.checks import check_number
+from sklseq._lib.checks import check_choice, check_number
 from sklseq.data.input_kinds import check_in_memory
 from sklseq.data.sequences import (
     Sequences,
@@ -140,8 +140,7 @@ def check_flags(name: str, values: Any, n_sequences: int) -> np.ndarray:
 def check_choices(estimator: Any, **allowed: tuple) -> None:
     """Raise unless each parameter is one of the values allowed for it."""
     for name, choices in allowed.items():
-        if getattr(estimator, name) not in choices:
-            raise ValueError(f"{name} must be one of {choices}; got {getattr(estimator, name)!r}.")
+        check_choice(name, getattr(estimator, name), choices)
 
 
 def read_class_weight(

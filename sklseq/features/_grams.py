@@ -73,7 +73,7 @@ class Layout(NamedTuple):
         return first if FLAGS[flag] == "first row" else first + self.lengths[filled] - 1
 
 
-class Plan(NamedTuple):
+class GramPlan(NamedTuple):
     """Nodes of a list of templates."""
 
     templates: list[Template]
@@ -85,7 +85,7 @@ class Plan(NamedTuple):
     padding: tuple[int, int]
 
     @classmethod
-    def of(cls, templates: list[Template]) -> Plan:
+    def of(cls, templates: list[Template]) -> GramPlan:
         columns = list(dict.fromkeys(c for t in templates for c, _ in t.parts))
         flags = sorted({t.flag for t in templates if not t.parts})
         offsets = [offset for t in templates for _, offset in t.parts]
@@ -133,7 +133,7 @@ class Plan(NamedTuple):
         return np.array(rows, dtype=np.int64).reshape(-1, 4)
 
 
-def number_grams(codes: np.ndarray, plan: Plan) -> list[np.ndarray]:
+def number_grams(codes: np.ndarray, plan: GramPlan) -> list[np.ndarray]:
     """Write the codes of all grams; return the key of each code, gram by gram."""
     keys = []
     for node, (parent, column, distance) in enumerate(plan.grams, plan.first_gram):
@@ -183,7 +183,7 @@ def slot_shift(slots: np.ndarray) -> int:
     return 65 - len(slots).bit_length()  # the high bits of a hash choose the slot
 
 
-def slots_of(keys: list[np.ndarray], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+def slots_of(keys: list[np.ndarray], plan: GramPlan) -> tuple[np.ndarray, np.ndarray]:
     """Return the hash tables of all grams in one array, and a table with one row for each gram.
 
     Columns of the table: node, parent, column, distance, first slot, hash shift, slot mask.
@@ -198,7 +198,7 @@ def slots_of(keys: list[np.ndarray], plan: Plan) -> tuple[np.ndarray, np.ndarray
 
 
 def prune(
-    table: np.ndarray, keys: list[np.ndarray], n_codes: list[int], plan: Plan
+    table: np.ndarray, keys: list[np.ndarray], n_codes: list[int], plan: GramPlan
 ) -> tuple[np.ndarray, list[np.ndarray], list[int]]:
     """Drop the grams without a remaining attribute, and renumber the others."""
     starts, widths = plan.blocks(n_codes)

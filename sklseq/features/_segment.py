@@ -28,6 +28,7 @@ from sklseq.features._family import Extractor, as_names, extract
 from sklseq.features._field import receptive_field
 from sklseq.features._kinds import affix_lengths
 from sklseq.features._lexicon import named_lexicons
+from sklseq.features._parse import MAX_OFFSET
 from sklseq.features._segment_parts import (
     ContextPart,
     LengthPart,
@@ -301,7 +302,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
             ("start", 0), ("end", 0), ("before", 0), ("after", 0), ("max_length", 1),
             ("n_candidates", 1),
         ):  # fmt: skip
-            check_number(name, getattr(self, name), lowest, 1000, whole=True)
+            check_number(name, getattr(self, name), lowest, MAX_OFFSET, whole=True)
         check_number("n_gram", self.n_gram, 2, whole=True, optional=True)
         self._thresholds()
         self._lowest()

@@ -13,7 +13,7 @@ from sklseq.data.types import ColumnsLike, DTypeLike
 from sklseq.features import _encode
 from sklseq.features._columns import Columns, read_columns
 from sklseq.features._family import Extractor, VocabularyMixin, keep_frequent, to_sequences
-from sklseq.features._grams import Layout, Plan, keys_of, number_grams, prune, slots_of
+from sklseq.features._grams import GramPlan, Layout, keys_of, number_grams, prune, slots_of
 from sklseq.features._name_table import NameTable
 from sklseq.features._packed_rows import PackedRows
 from sklseq.features._template_transform import TemplateTransform
@@ -166,7 +166,7 @@ class TemplateFeatures(TemplateTransform, VocabularyMixin, Extractor, auto_wrap_
         columns = read_columns(X, self.columns)
         if not columns.sequences:
             raise ValueError("X holds no sequences; give at least one to fit.")
-        plan = Plan.of(self._templates(columns))
+        plan = GramPlan.of(self._templates(columns))
         self._check_roles(plan)
         n_marks = sum(plan.padding) if self.boundary == "mark" else 0
         tables = {name: NameTable() for name in plan.columns}
@@ -187,7 +187,7 @@ class TemplateFeatures(TemplateTransform, VocabularyMixin, Extractor, auto_wrap_
         return to_sequences(self._hash(columns), self.dtype)
 
     def _learn(
-        self, columns: Columns, plan: Plan, tables: dict[str, NameTable], n_marks: int
+        self, columns: Columns, plan: GramPlan, tables: dict[str, NameTable], n_marks: int
     ) -> Sequences:
         """Number the attributes of the training data and return its rows."""
         layout = self._layout(columns, plan.columns, plan.padding)
@@ -206,7 +206,7 @@ class TemplateFeatures(TemplateTransform, VocabularyMixin, Extractor, auto_wrap_
         rows = PackedRows(indptr, indices, None, n, layout.offsets)
         return to_sequences(rows, self.dtype, self.roles_)
 
-    def _roles(self, plan: Plan) -> np.ndarray | None:
+    def _roles(self, plan: GramPlan) -> np.ndarray | None:
         if all(template.role == STATE for template in plan.templates):
             return None
         roles = np.full(self.n_features_out_, STATE, dtype=np.uint8)
@@ -215,7 +215,7 @@ class TemplateFeatures(TemplateTransform, VocabularyMixin, Extractor, auto_wrap_
             roles[at[at >= 0]] = template.role
         return roles
 
-    def _check_roles(self, plan: Plan) -> None:
+    def _check_roles(self, plan: GramPlan) -> None:
         for template in plan.templates:
             if template.role != STATE and self.n_features is not None:
                 raise ValueError(
@@ -239,7 +239,9 @@ class TemplateFeatures(TemplateTransform, VocabularyMixin, Extractor, auto_wrap_
                     "Give all names in order if X has tuples; the names to use if X has mappings."
                 )
 
-    def _number(self, codes: np.ndarray, layout: Layout, plan: Plan, n_codes: list[int]) -> tuple:
+    def _number(
+        self, codes: np.ndarray, layout: Layout, plan: GramPlan, n_codes: list[int]
+    ) -> tuple:
         n_rows, n_templates = int(layout.offsets[-1]), len(plan.templates)
         readers = plan.readers(n_codes)
         table = np.full(plan.blocks(n_codes)[0][-1], -1, dtype=np.int32)

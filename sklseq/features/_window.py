@@ -29,6 +29,7 @@ from sklseq.features._family import (
 )
 from sklseq.features._field import receptive_field
 from sklseq.features._packed_rows import PackedRows
+from sklseq.features._parse import MAX_OFFSET
 from sklseq.features._window_transform import WindowTransform
 
 
@@ -243,7 +244,7 @@ class WindowFeatures(WindowTransform, VocabularyMixin, Extractor, auto_wrap_outp
     def _check_parameters(self) -> None:
         super()._check_parameters()
         for name in ("before", "after"):
-            check_number(name, getattr(self, name), 0, 1000, whole=True)
+            check_number(name, getattr(self, name), 0, MAX_OFFSET, whole=True)
         parse_conjunctions(self.conjoin)
 
     def _conjunctions(self, inner: Sequences, extractor: Any) -> Conjunctions:

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq import CRFTagger, HMSVMTagger
-from sklseq.inference.chain.linear_chain import BLOCK_ROWS
+from sklseq.inference.chain.linear_chain import BATCH_ROWS
 from tests.sample_data import make_data
 
 
@@ -42,7 +42,7 @@ def test_what_is_not_finite_is_found_in_whatever_block_it_is(data, tagger, n_job
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         tagger.fit(X, y)
-    n = 1 + BLOCK_ROWS // min(map(len, X))  # so that the last one is in another block
+    n = 1 + BATCH_ROWS // min(map(len, X))  # so that the last one is in another block
     many = [X[k % len(X)] for k in range(n)]
     spoilt, _ = spoiled([np.ones((4, X[0].shape[1]))], value, "dense")
     many = [*many, *spoilt]

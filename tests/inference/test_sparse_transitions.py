@@ -339,7 +339,7 @@ def forbid_some(y, L=40):
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_objective_and_gradient_are_the_same(dtype, constrained, n_jobs, lists):
     X, y = labelled(1, n=400, dtype=dtype)
-    assert X.n_rows > chain.BLOCK_ROWS  # several blocks
+    assert X.n_rows > chain.BATCH_ROWS  # several blocks
     codes, L = np.concatenate(y).astype(np.int32), 40
     ones = np.ones(L, dtype=bool)
     transition = forbid_some(y) if constrained else np.ones((L, L), dtype=bool)

@@ -178,7 +178,7 @@ def test_dynamic_programs_are_the_enumeration(form, constraints, seed):
     b, C, c, mean_loss = enumerate_moments(sample, allowed, cost)
     programs = DynamicPrograms(sample, 0.7, allowed)
     assert_allclose(programs.b, b, **EXACT)
-    assert_allclose(programs.matrix, C, **EXACT)
+    assert_allclose(programs.matrix(), C, **EXACT)
     assert_allclose(programs.hessian_product(np.eye(len(b))), C + 0.7 * np.eye(len(b)), **EXACT)
     assert_allclose(programs.loss_covariance(cost), c, **EXACT)
     assert_allclose(programs.mean_loss(cost), mean_loss, **EXACT)

@@ -111,7 +111,7 @@ TABLE = [
     ("zscore", r"up to (\d+) million, each sequence", lambda: [constant("estimators.zscore.zscore_cv", "FEW_ENTRIES") // 10**6]),
     ("zscore", r"Up to (\d+) features, one Cholesky", lambda: [constant("estimators.zscore.zscore_problem", "DIRECT")]),
     ("zscore", r"up to (\d+) of the\s+most frequent", lambda: [constant("objectives.zscore.elimination", "FREQUENT")]),
-    ("zscore", r"single precision where ``tol`` is (\S+) or", lambda: [constant("estimators.zscore.zscore_problem", "SINGLE")]),
+    ("zscore", r"single precision where ``tol`` is (\S+) or", lambda: [constant("estimators.zscore.zscore_problem", "TOL_OF_FLOAT32")]),
     ("zscore", r"at most ``tol`` = (\S+) of what they are", lambda: [default("ZScoreTagger", "tol")]),
     ("zscore", r"dense rows of up to\s+(\d+) columns", lambda: [constant("estimators.zscore.zscore_problem", "FACTORISED")]),
     ("zscore", r"sizes of\s+columns differ by more than (\S+), of", lambda: [constant("_lib.column_sizes", "UNITS")]),

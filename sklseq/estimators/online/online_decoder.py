@@ -45,7 +45,7 @@ from sklseq.estimators.online.sources import emissions_of, emissions_of_async
 from sklseq.estimators.online.stream import Emission, OnlineStream, StreamModel
 from sklseq.estimators.unwrap import last_step
 from sklseq.estimators.validation import nothing_to_score
-from sklseq.inference.chain.linear_chain import BLOCK_ROWS, best_paths, row_blocks
+from sklseq.inference.chain.linear_chain import BATCH_ROWS, best_paths, row_blocks
 from sklseq.inference.chain.online_rules import OnlinePaths, OnlineRule, decode_block
 from sklseq.metrics import token_accuracy
 from sklseq.objectives.scores.scored_rows import Potentials
@@ -391,7 +391,7 @@ class OnlineDecoder(
             return decode_block(emission[rows], cuts, given, rule, a, confidence, part, delay)
 
         with Threads(self.n_jobs) as threads:
-            blocks = threads.map(decode, row_blocks(offsets, 16 * BLOCK_ROWS))
+            blocks = threads.map(decode, row_blocks(offsets, 16 * BATCH_ROWS))
         if not blocks:
             blocks = [OnlinePaths(np.zeros(0, int), np.zeros(0, np.int64), np.zeros(0))]
         paths = OnlinePaths(*(np.concatenate(parts) for parts in zip(*blocks)))

@@ -512,25 +512,32 @@ class SemiCRFSegmenter(
         self, X: SegmentPotentials, found: list[list], valid: ValidLike, handle_invalid: str
     ) -> None:
         # Replace the best segmentations ``found`` by the best valid ones.
-        from sklseq.estimators.semicrf.segments_once import OnceSearch  # not for a deployed model
-        from sklseq.estimators.valid_paths import (
-            check_valid,
-            first_valid,
-            types_once,
-            unless_invalid,
-        )
+        from sklseq.estimators.valid_paths import unless_invalid  # not for a deployed model
 
         unless = unless_invalid(handle_invalid)
-        if not callable(valid):
-            types = [label for label in self.classes_.tolist() if label != self._outside]
-            search = OnceSearch(
-                types_once(valid, types), self.classes_, self.coef_, self.transition_, self.start_,
-                self.end_, self.transition_coef_, self._limits(), self._outside,
-            )  # fmt: skip
-            for s, segments in enumerate(found):
-                with unless:
-                    found[s] = search.best(X, s, segments)
+        if callable(valid):
+            self._replace_invalid(X, found, valid, unless)
             return
+        search = self._once_search(valid)
+        for s, segments in enumerate(found):
+            with unless:
+                found[s] = search.best(X, s, segments)
+
+    def _once_search(self, valid: Any) -> Any:
+        from sklseq.estimators.semicrf.segments_once import OnceSearch
+        from sklseq.estimators.valid_paths import types_once
+
+        types = [label for label in self.classes_.tolist() if label != self._outside]
+        return OnceSearch(
+            types_once(valid, types), self.classes_, self.coef_, self.transition_, self.start_,
+            self.end_, self.transition_coef_, self._limits(), self._outside,
+        )  # fmt: skip
+
+    def _replace_invalid(
+        self, X: SegmentPotentials, found: list[list], valid: Any, unless: Any
+    ) -> None:
+        from sklseq.estimators.valid_paths import check_valid, first_valid
+
         valid = check_valid(valid)
         broken = [s for s, segments in enumerate(found) if not valid(segments, s)]
         if broken:

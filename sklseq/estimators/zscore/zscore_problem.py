@@ -50,10 +50,10 @@ from sklseq.solvers import SolverResult, cg, solve_dense
 FACTORISED = 2_000  # largest number of dense columns for which a factorisation may replace "cg"
 # Least ridge, as a fraction of the largest column, for which the stopping rule of conjugate
 # gradients is reliable: their error is at most tol times the root of the condition number.
-WELL = 1e-3
+WELL_CONDITIONED = 1e-3
 DIRECT = 1_000  # features up to which solver="auto" factorises
 ATTAINABLE = 1e-8  # least relative residual that is tested in float64
-SINGLE = 1e-4  # least tol for which conjugate gradients on sparse rows use float32
+TOL_OF_FLOAT32 = 1e-4  # least tol for which conjugate gradients on sparse rows use float32
 # Result reported for a factorisation.
 DIRECTLY = SolverResult(np.zeros(0), 0.0, 1, True, [1.0, 0.0], "direct")
 # The default ridge is l2 = min(1, FEW_LABELS / n_labels): that of the regression of labels on rows,
@@ -315,7 +315,7 @@ def _solve_rows(tagger, sample: Sample, ridge: float, threads: Threads):
     rows = CentredRows(extended, sample.row_weights)
     system = RidgeSystem(rows, sample.y, sample.n_labels, ridge)
     # Conjugate gradients do not separate nearly equal columns.
-    alike = ridge * system.preconditioner.min() < WELL
+    alike = ridge * system.preconditioner.min() < WELL_CONDITIONED
     if alike and extended.shape[1] <= FACTORISED:
         return _factorise(tagger, sample, ridge, threads)
     result = _conjugate_gradients(tagger, system, system.gradient)
@@ -327,7 +327,7 @@ def _solve_eliminated(tagger, sample: Sample, ridge: float, threads: Threads):
     # Use float32 if it is precise enough. The residual is then recomputed from the solution, as
     # iterations only update it.
     tol = float(tagger.tol)
-    for dtype in [np.float32, np.float64] if tol >= SINGLE else [np.float64]:
+    for dtype in [np.float32, np.float64] if tol >= TOL_OF_FLOAT32 else [np.float64]:
         system = EliminatedRidge(sample, ridge, threads, dtype)
         if dtype == np.float32 and system.inverse.least < (np.finfo(dtype).eps / tol) ** 2:
             continue
@@ -372,13 +372,8 @@ def _path_moments(tagger, sample: Sample, allowed: Constraints):
 
 
 def _solve_moments(tagger, moments, sides: np.ndarray) -> SolverResult:
-    if tagger.moments == "dp":
-        return solve_dense(moments.matrix, sides, moments.ridge)
-    if _is_direct(tagger, len(sides)):
-        if tagger.moments == "sampling":
-            return solve_dense(moments.matrix(), sides, moments.ridge)
-        with_ridge = moments.hessian_product(np.eye(len(sides)))
-        return solve_dense(with_ridge, sides, 0.0)
+    if tagger.moments == "dp" or _is_direct(tagger, len(sides)):
+        return solve_dense(moments.matrix(), sides, moments.ridge)
     return _conjugate_gradients(tagger, moments, sides)
 
 

@@ -30,9 +30,10 @@ if TYPE_CHECKING:  # its import takes long, and exported models need no threads
 
 _chain = load_kernel("sklseq.inference.kernels._chain")
 
-# Rows of a block: few enough for the cache, many enough for several threads. The Python code of a
-# block takes some 25 µs in which no other thread runs Python: with 1024 rows, 5 % of an evaluation.
-BLOCK_ROWS = 2048
+# Rows of a batch of sequences: few enough for the cache, many enough for several threads. The
+# Python code of a batch takes some 25 µs in which no other thread runs Python: with 1024 rows, 5 %
+# of an evaluation.
+BATCH_ROWS = 2048
 
 # Rows from which on several threads work on one sequence: its sums take at least 0.5 ms, starting
 # the threads takes some 0.1 ms.
@@ -304,7 +305,7 @@ def longest_first(offsets: np.ndarray) -> np.ndarray:
     return order
 
 
-def row_blocks(offsets: np.ndarray, block_rows: int = BLOCK_ROWS) -> list[tuple[int, int]]:
+def row_blocks(offsets: np.ndarray, block_rows: int = BATCH_ROWS) -> list[tuple[int, int]]:
     """Cut sequences into runs ``(first, last)`` of at most about ``block_rows`` rows each."""
     blocks, first, n = [], 0, len(offsets) - 1
     while first < n:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sklseq._lib.checks import check_number
+from sklseq._lib.checks import check_choice, check_number
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.types import ArrayLike
 from sklseq.inference.chain.linear_chain import Transitions, check_chain
@@ -100,8 +100,7 @@ class OnlineRule(NamedTuple):
             ("restart", ("always", "conflict")),
             ("decide", ("map", "marginal")),
         ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
+            check_choice(name, getattr(self, name), allowed)
         measures = _online.MEASURES[:-1]
         if not callable(self.uncertainty) and self.uncertainty not in measures:
             raise ValueError(

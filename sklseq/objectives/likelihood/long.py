@@ -11,7 +11,7 @@ import numpy as np
 from sklseq.data.label_blocks import LabelBlocks
 from sklseq.data.partial_blocks import CodedLabels
 from sklseq.data.partial_labels import AllowedLabels
-from sklseq.data.row_blocks import one_shot_error
+from sklseq.data.row_blocks import BLOCK_ROWS, one_shot_error
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import _chain, check_paths
 from sklseq.objectives.likelihood.block_sequence import AllowedSequence, BlockSequence
@@ -41,7 +41,6 @@ from sklseq.objectives.scores.transition_features import (
 )
 
 GRADIENTS = ("auto", "forward-backward", "checkpoint", "streaming", "emp")
-BLOCK_ROWS = 4096
 LEAST_ROWS = 64
 # Bytes that forward-backward may keep for rows in blocks if "auto" is to choose it: users of blocks
 # are short of memory, and streaming takes as long (10⁷ rows of two labels: 16 s both).

@@ -322,11 +322,8 @@ class StructuredHinge:
         self._multiply_dual(ratio)
 
     def _multiply_dual(self, most: float) -> None:
-        (loss, mass), C, a = (
-            self._mass_and_loss()[:, self.blocks],
-            self.C[self.blocks],
-            self.kernel.arrays,
-        )
+        loss, mass = self._mass_and_loss()[:, self.blocks]
+        C, a = self.C[self.blocks], self.kernel.arrays
         square = self.squared_norm() + (self.slack == "l2") * float((mass**2 / (2 * C)).sum())
         k = float(loss.sum()) / square if square > 0 else 1.0
         k = min(k, most) if self.slack == "l1" else k

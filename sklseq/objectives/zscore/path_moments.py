@@ -173,8 +173,14 @@ class _FlatMoments:
 
     def hessian_product(self, V: np.ndarray) -> np.ndarray:
         """(C + ridge) V."""
-        columns = [self.covariance(*self.scores(v)) for v in V.T]
-        return np.stack(columns, axis=1) + self.ridge * V
+        return self._product(V) + self.ridge * V
+
+    def matrix(self) -> np.ndarray:
+        """C, by one product for each weight."""
+        return self._product(np.eye(len(self.b)))
+
+    def _product(self, V: np.ndarray) -> np.ndarray:
+        return np.stack([self.covariance(*self.scores(v)) for v in V.T], axis=1)
 
     def loss_covariance(self, cost: np.ndarray) -> np.ndarray:
         """Covariance of the loss with each feature: C's product with the loss as a score."""

@@ -116,8 +116,6 @@ class DynamicPrograms:
     Attributes
     ----------
     b : ndarray of shape (n,)
-    matrix : ndarray of shape (n, n)
-        C.
     n_programs : int
         Number of covariances computed.
 
@@ -149,7 +147,7 @@ class DynamicPrograms:
         values = self._run(self.features.take(i), self.features.take(j))[1]
         values[names == -1] = 0
         self.n_programs = int((names != -1).sum())
-        self.matrix = values[back].reshape(n, n)
+        self._matrix = values[back].reshape(n, n)
         self.mean = self._run(self.features, self.features)[0]
 
     def _run(self, one: Features, two: Features | None, cost=None):
@@ -186,7 +184,11 @@ class DynamicPrograms:
 
     def hessian_product(self, V: np.ndarray) -> np.ndarray:
         """(C + ridge) V."""
-        return self.matrix @ V + self.ridge * V
+        return self._matrix @ V + self.ridge * V
+
+    def matrix(self) -> np.ndarray:
+        """C."""
+        return self._matrix
 
     def loss_covariance(self, cost: np.ndarray) -> np.ndarray:
         """Covariance of the loss with each feature."""
