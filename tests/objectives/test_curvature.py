@@ -56,6 +56,9 @@ def test_hessian_product(seed, labels, kind, model):
     assert_allclose(Hv, difference(f, w, v), rtol=1e-8, atol=1e-8 * np.abs(Hv).max())
     assert u @ Hv == pytest.approx(v @ Hu, rel=1e-11)
     assert_allclose(products(f, w, (u, v, v), room=1e9)[2], Hv, rtol=1e-12, atol=1e-13)
+    scores.chain_part(v)[:] = 0  # no change of transitions
+    (still,) = products(f, w, [v])
+    assert_allclose(still, difference(f, w, v), rtol=1e-8, atol=1e-8 * np.abs(still).max())
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
@@ -91,6 +94,11 @@ def test_blocks(form, kept, monkeypatch):
     expected = long.scores.pack(f.scores.unpack(expected))
     for product in found[::2]:  # the first one, and one that uses what the first has kept
         assert_allclose(product, expected, rtol=1e-9, atol=1e-9)
+    for one, x in ((f, v), (long, own_v)):
+        one.scores.chain_part(x)[:] = 0  # no change of transitions
+    (expected,), (found,) = products(f, w, [v]), products(long, own_w, [own_v])
+    expected = long.scores.pack(f.scores.unpack(expected))
+    assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
 def _weights(scores, seed):

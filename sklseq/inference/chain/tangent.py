@@ -40,6 +40,21 @@ class Direction:
         self.score[:L, :L], self.start[:L], self.end[:L] = transition, start, end
         self.product = chain.E * self.score  # E dscore
         self.product_t = np.ascontiguousarray(self.product.T)
+        self.is_still = not self.product.any()  # as for the weight of a feature of rows
+
+    def after(self, alpha: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """alpha (E dscore), for rows of alpha."""
+        return self._products(alpha, self.product, out)
+
+    def ahead(self, u: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """(E dscore) u, for rows of u."""
+        return self._products(u, self.product_t, out)
+
+    def _products(self, rows: np.ndarray, matrix: np.ndarray, out: np.ndarray) -> np.ndarray:
+        if self.is_still:
+            out[:] = 0
+            return out
+        return np.matmul(rows, matrix, out=out)
 
     def row_products(self, *pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         """The sum of a'b over all pairs (a, b) of rows, shape (width, width)."""
@@ -131,8 +146,8 @@ class TangentWorkspace(Workspace):
         A, U = self.A[:n], self.U[:n]
         _chain.fold_boundaries(dpsi, offsets, direction.start, direction.end)
         changes = [dpsi[at].copy() for at, _ in in_logs]
-        np.matmul(alpha[:-1], direction.product, out=A[1:])
-        np.matmul(u, direction.product_t, out=U)
+        direction.after(alpha[:-1], out=A[1:])
+        direction.ahead(u, out=U)
         _tangent.forward_scaled(alpha, r, chain.E, offsets, A, dpsi, small, True, L)
         small[0] = 0
         _tangent.backward_scaled(alpha, u, r, mu, chain.E_t, offsets, A, U, dpsi, small, True, L)
@@ -222,7 +237,7 @@ class BlockTangents:
             return out[-1].copy()
         alpha, A = block.alpha[1:], out[1:]
         self.small[0] = out[0] = block.alpha[0] * before
-        np.matmul(block.alpha[:-1], self.direction.product, out=A)
+        self.direction.after(block.alpha[:-1], out=A)
         _tangent.forward_scaled(
             alpha, self._factors(block), chain.E, np.array([0, n]), A, dpsi, self.small,
             block.first, L,
@@ -272,7 +287,7 @@ class BlockTangents:
         if xi is not None:
             xi += pairs[:, 0]
         mu, u = marginals[:, 0], buffer("q", *shape)  # which the line before has filled
-        U = np.matmul(u, self.direction.product_t, out=buffer("U", *shape))
+        U = self.direction.ahead(u, out=buffer("U", *shape))
         self.small[0] = _quotient(last[1] - _quotient(A[-1], alpha[-1]) * last[0], alpha[-1])
         _tangent.backward_scaled(
             alpha, u, self._factors(block), mu, chain.E_t, np.array([0, n]), A[1:], U, dpsi,
