@@ -16,6 +16,7 @@ TRUSTED = 1e-10
 PIVOTS = 30  # sets of active constraints tried by block pivoting
 SLACK = 1e-10  # allowed violation of a constraint, as a fraction of the largest right-hand side
 DEPENDENT = 1e-10  # squared distance of a row of length 1 from the span of others that counts as 0
+SPARE = 32  # rows by which an array of active constraints grows
 EXCHANGES = 20  # steps of the dual method per constraint; more show that rounding prevents an end
 
 
@@ -117,44 +118,91 @@ def _exchange(K: np.ndarray, h: np.ndarray, start: np.ndarray) -> np.ndarray | N
     # Dual method of Goldfarb and Idnani: the most violated constraint becomes active. A step ends
     # when it is satisfied, or when the multiplier of another constraint is 0, which then becomes
     # inactive. At most as many constraints are active as x has components.
-    a, active = start.copy(), np.flatnonzero(start)
+    a = start.copy()
     try:
-        inverse = linalg.inv(K[np.ix_(active, active)], check_finite=False)
+        active = _Active(K, np.flatnonzero(start))
     except linalg.LinAlgError:
         return None
-    slack, least, new = K @ a - h, SLACK * float(np.abs(h).max(initial=0)), -1
+    least, new = SLACK * float(np.abs(h).max(initial=0)), -1
     for _ in range(EXCHANGES * len(h)):
         if new < 0:
+            slack = K @ a - h
             new = int(slack.argmin())
-            if slack[new] >= -least:
+            short = -slack[new]
+            if short <= least:
                 break
-        r = inverse @ K[active, new]
-        left = K[new, new] - K[active, new] @ r
-        ratios = np.divide(a[active], r, out=np.full(len(r), np.inf), where=r > 0)
-        full = -slack[new] / left if left > DEPENDENT else np.inf
+        which = active.which
+        across = K[new, which]
+        r = active.solve(across)
+        left = K[new, new] - across @ r
+        ratios = np.divide(a[which], r, out=np.full(len(r), np.inf), where=r > 0)
+        full = short / left if left > DEPENDENT else np.inf
         step = min(float(ratios.min(initial=np.inf)), full)
         if step == np.inf:
             return None  # it contradicts a combination of the active constraints
-        a[active] = np.maximum(a[active] - step * r, 0)
+        a[which] = np.maximum(a[which] - step * r, 0)
         a[new] += step
-        if left > DEPENDENT:
-            move = np.zeros(len(h))
-            move[active], move[new] = -r, 1
-            slack += step * (K @ move)
+        short -= step * left
         if step == full:
-            edge = np.append(-r, 1.0)
-            inverse = np.pad(inverse, (0, 1)) + np.outer(edge, edge / left)
-            active, new = np.append(active, new), -1
-            continue
-        last = int(ratios.argmin())
-        a[active[last]] = 0
-        rest = np.arange(len(active)) != last
-        column = inverse[rest, last]
-        inverse = inverse[np.ix_(rest, rest)] - np.outer(column, column / inverse[last, last])
-        active = active[rest]
+            active.add(new, r, left)
+            new = -1
+        else:
+            last = int(ratios.argmin())
+            a[which[last]] = 0
+            active.remove(last)
     slack = K @ a - h
     is_right = slack.min(initial=0) >= -least and np.abs(slack[a > 0]).max(initial=0) <= least
     return a if is_right else None
+
+
+class _Active:
+    """Numbers of active constraints, and the inverse of their part of K, changed by one at a time.
+
+    The inverse is the first block of a larger array, 0 elsewhere, so that no step allocates one.
+    """
+
+    def __init__(self, K: np.ndarray, which: np.ndarray):
+        self.n = len(which)
+        self.inverse = np.zeros((self.n + SPARE,) * 2, order="F")
+        self.numbers = np.zeros(len(self.inverse), dtype=np.intp)
+        self.numbers[: self.n] = which
+        block = linalg.inv(K[np.ix_(which, which)], check_finite=False)
+        self.inverse[: self.n, : self.n] = block
+
+    @property
+    def which(self) -> np.ndarray:
+        return self.numbers[: self.n]
+
+    def solve(self, column: np.ndarray) -> np.ndarray:
+        return self.inverse[: self.n, : self.n] @ column
+
+    def _update(self, column: np.ndarray, factor: float) -> None:
+        # inverse += factor · column columnᵀ, in place
+        padded = np.zeros(len(self.inverse))
+        padded[: len(column)] = column
+        linalg.blas.dger(factor, padded, padded, a=self.inverse, overwrite_a=1)
+
+    def add(self, number: int, r: np.ndarray, left: float) -> None:
+        """Make a constraint active: r = inverse k and left = K_nn - kᵀr for its column k of K."""
+        if self.n == len(self.inverse):
+            room = (0, SPARE)
+            self.inverse = np.asfortranarray(np.pad(self.inverse, room))
+            self.numbers = np.pad(self.numbers, room)
+        self.numbers[self.n] = number
+        self._update(r, 1 / left)
+        self.inverse[self.n, : self.n] = self.inverse[: self.n, self.n] = -r / left
+        self.inverse[self.n, self.n] = 1 / left
+        self.n += 1
+
+    def remove(self, place: int) -> None:
+        """Make the constraint at a place inactive; the last one takes its place."""
+        inverse, last = self.inverse, self.n - 1
+        self._update(inverse[: self.n, place], -1 / inverse[place, place])
+        inverse[place], inverse[:, place] = inverse[last], inverse[:, last]
+        inverse[place, place] = inverse[last, last]
+        inverse[last], inverse[:, last] = 0, 0
+        self.numbers[place] = self.numbers[last]
+        self.n = last
 
 
 def _nonnegative(K: np.ndarray, scaled: np.ndarray) -> np.ndarray | None:

@@ -1144,6 +1144,16 @@ def test_exchanges_of_constraints_agree_with_nonnegative_least_squares():
     assert 20 < n_without < 100
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_exchanges_of_more_constraints_than_an_array_has_room_for(seed):
+    rng = np.random.default_rng(seed)
+    F, x = rng.normal(size=(150, 80)), rng.normal(size=80)
+    h = F @ x - rng.random(150) * (rng.random(150) < 0.5)
+    a = _dense._exchange(F @ F.T, h, np.zeros(150))
+    assert np.count_nonzero(a) > 1.5 * _dense.SPARE
+    assert_allclose(F.T @ a, F.T @ _dense._nonnegative(F @ F.T, h), rtol=1e-8, atol=1e-10)
+
+
 def test_differences_from_the_truth():
     for rows in (np.asarray, sparse.csr_matrix):
         sample, _ = make_sample(0, lengths=(3, 1, 0, 4))

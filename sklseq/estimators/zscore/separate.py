@@ -9,7 +9,7 @@ from scipy import sparse
 
 from sklseq.data.sequences import row_positions
 from sklseq.inference import viterbi
-from sklseq.objectives.zscore.factorised import CentredRows, FactorisedRidge
+from sklseq.objectives.zscore.factorised import CentredRows, inverse_of_rows
 from sklseq.objectives.zscore.moments import (
     ChainWeights,
     Sample,
@@ -69,7 +69,7 @@ class FreeSystem:
         self.excess, self.variance = pair_statistics(self.statistics, l2)
         self.b = _join(centred(self.observed), self.excess)
         if self.direct:
-            self.inverse = FactorisedRidge(rows, sample, self.ridge).inverse
+            self.inverse = inverse_of_rows(rows, rows.gram(), self.ridge)
         else:
             self.regression = RidgeSystem(rows, sample.y, sample.n_labels, self.ridge)
 
@@ -228,12 +228,10 @@ def _wrong_labelings(sample: Sample, allowed, weights: ChainWeights) -> list:
     scores = np.where(allowed.transition, weights.transition, -np.inf)
     start, end = (np.where(mask, 0.0, -np.inf) for mask in (allowed.start, allowed.end))
     paths, _ = viterbi(emission, scores, sample.offsets, start=start, end=end)
-    found = []
-    for s in np.flatnonzero(sample.weights > 0):
-        span = slice(*sample.offsets[s : s + 2])
-        if not np.array_equal(paths[span], sample.y[span]):
-            found.append((int(s), paths[span]))
-    return found
+    rows = np.flatnonzero(paths != sample.y)
+    wrong = np.unique(np.searchsorted(sample.offsets, rows, side="right") - 1)
+    wrong = wrong[sample.weights[wrong] > 0].tolist()
+    return [(s, paths[slice(*sample.offsets[s : s + 2])]) for s in wrong]
 
 
 def _differences(sample: Sample, labelings: list) -> tuple[ChainWeights, np.ndarray]:

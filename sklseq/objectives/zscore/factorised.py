@@ -175,10 +175,9 @@ class FactorisedRidge(SolvedRows):
 
     def __init__(self, rows: CentredRows, sample: Sample, ridge: float):
         statistics = centred_statistics(rows, sample)
-        root = InverseRoot(statistics.gram, ridge, rows.product)
-        self.inverse = inverse = CentredInverse(root, rows.means, rows.total)
+        self.inverse = inverse = inverse_of_rows(rows, statistics.gram, ridge)
         V, mV = inverse.solve(statistics.observed, statistics.labels)
-        for _ in range(0 if root.N.size else CORRECTIONS):
+        for _ in range(0 if inverse.inverse.N.size else CORRECTIONS):
             left = -(rows.times(V) + mV)
             left[np.arange(len(sample.y)), sample.y] += 1
             left *= rows.d[:, None]
@@ -187,6 +186,11 @@ class FactorisedRidge(SolvedRows):
             )
             V, mV = V + step, mV + of_means
         self.y, self.solution, self.scores = sample.y, V, rows.times(V) + mV
+
+
+def inverse_of_rows(rows: CentredRows, gram: np.ndarray, ridge: float) -> CentredInverse:
+    """The inverse of X̃ᵀX̃ + ridge from the rows and their products."""
+    return CentredInverse(InverseRoot(gram, ridge, rows.product), rows.means, rows.total)
 
 
 def inverse_of_sums(statistics: Statistics, ridge: float) -> CentredInverse:
