@@ -70,6 +70,7 @@ def solve_growing(problem: Any, kept: np.ndarray) -> SolverResult:
         growth.train(left[0] * (1 - SHARE) if last else left[0])
         rest = growth.rest()
         if growth.exhausted or (last and rest.sum() <= SHARE * problem.tol * abs(growth.value)):
+            del growth.part.f
             return growth.result(rest)
         left = left[1:] or left
         growth.add(rest, SHARE / 2 * left[0] * abs(growth.value))

@@ -107,7 +107,7 @@ class TangentWorkspace(Workspace):
 
     def __init__(self, n_rows: int, width: int):
         super().__init__(n_rows, width, np.dtype(np.float64))
-        self.r, self.A, self.U = (np.zeros_like(self.e) for _ in range(3))
+        self.psi, self.r, self.A, self.U = (np.zeros_like(self.e) for _ in range(4))
         self.pair_tangents, self.small = np.zeros((width, width)), np.zeros((3, width))
         self.pairs: np.ndarray | None = np.zeros((width, width))
         self.in_logs: list = []

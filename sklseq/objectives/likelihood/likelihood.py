@@ -184,6 +184,7 @@ class Hessian:
         # Copied, because the design may reuse the memory of its result.
         self.W = deepcopy(scores.design.weights(scores.state(w)))
         self.kept: dict[int, list[Filtered]] = {}
+        self.works = [TangentWorkspace(len(one.e), scores.width) for one in f.buffers]
         # Weighted pair marginals of sequences in scaled arithmetic, which the first product sums.
         self.pairs: np.ndarray | None = None
 
@@ -201,11 +202,14 @@ class Hessian:
         direction = Direction(self.chain, *scores.trained_chain(v))
         V = scores.design.weights(scores.state(v))
         f.threads.map(ThreadBuffers.clear, f.buffers)
-        of_parts = f.each_part(lambda part: part.add_tangents(self, V, direction))
-        works = [work for part in of_parts for work in part]
+        for work in self.works:
+            work.pair_tangents[:] = 0
+        f.each_part(lambda part: part.add_tangents(self, V, direction))
         if self.pairs is None:
-            self.pairs = sum(work.pairs for work in works)
-        pairs = sum(work.pair_tangents for work in works) + direction.score * self.pairs
+            self.pairs = sum(work.pairs for work in self.works)
+            for work in self.works:
+                work.pairs = None
+        pairs = sum(work.pair_tangents for work in self.works) + direction.score * self.pairs
         f.store_gradient(pairs[: scores.n_labels, : scores.n_labels], v, product)
 
 
@@ -379,19 +383,13 @@ class LogLikelihood(SumOfParts):
         # Rows of a shared block for each thread.
         return [slice(a, b) for a, b in spans(len(psi), self.threads.n)]
 
-    def add_tangents(self, hessian: Hessian, V, direction: Direction) -> list[TangentWorkspace]:
-        """Add the product of the Hessian and v to ``buffers``; return pair sums of each thread.
+    def add_tangents(self, hessian: Hessian, V, direction: Direction) -> None:
+        """Add the product of the Hessian and v to ``buffers`` and ``hessian.works``.
 
         V: ``design.weights`` of v.
         """
-        rows = max(block.last - block.first for run in self.runs for block in run)
-        works = [TangentWorkspace(rows, self.scores.width) for _ in self.runs]
-        if hessian.pairs is not None:
-            for work in works:
-                work.pairs = None
-        jobs = zip(self.runs, self.buffers, works)
+        jobs = zip(self.runs, self.buffers, hessian.works)
         self.threads.map(lambda job: self._add_tangents(hessian, V, direction, *job), jobs)
-        return works
 
     def _add_tangents(self, hessian, V, direction, blocks, sums: ThreadBuffers, work) -> None:
         design = self.scores.design
@@ -408,8 +406,12 @@ class LogLikelihood(SumOfParts):
 
     def _filter(self, hessian: Hessian, block: Block, psi: np.ndarray, work) -> list[Filtered]:
         # Forward-backward at w, kept if memory allows.
+        own = work.psi[: len(psi)]
+        psi = own if psi.dtype == own.dtype else psi
         self.scores.design.scores(hessian.W, block.first, block.last, psi)
-        rows = self.filtered(psi.astype(np.float64), block, hessian.chain, work)
+        if psi is not own:
+            own[:] = psi
+        rows = self.filtered(own, block, hessian.chain, work)
         return hessian.keep(block.first, rows)
 
     def filtered(self, psi: np.ndarray, block: Block, chain: Transitions, work) -> list[Filtered]:
