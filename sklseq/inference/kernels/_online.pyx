@@ -1,7 +1,6 @@
 """Online decoding of one linear chain: rows come one by one, labels leave when a rule says so.
 
-A `Beam` is the part of Viterbi's trellis whose labels are pending, rows t0 to T. For each label b
-at row T
+A `Beam` keeps the rows whose labels have not been emitted, t0 to T. For each label b at row T
 
     delta(b)        best score of a path that ends in b, the best of all set to 0
     pointers(t, b)  the label before b at row t on that path, lowest first: Prev_t(b)

@@ -115,45 +115,59 @@ cdef void compare_pairs(Problem* q, const Dual* dual, double* sums) noexcept nog
         sums[2] -= score * change
 
 
+cdef inline double move_with_l1(
+    lanes* tag, Problem* q, Py_ssize_t at, double x, const double* change
+) noexcept nogil:
+    # u += x * change for the lanes from `at` on, where w follows u; the change of ||w||^2.
+    cdef const Rows* rows = &q.at.rows
+    cdef Py_ssize_t k
+    cdef double step, total = 0
+    for k in range(n_lanes(tag)):
+        step = x * change[k]
+        if rows.mask != NULL:
+            step *= rows.mask[at + k]
+        total += step_to(rows.W + at + k, q.U + at + k, step, q.threshold)
+    return total
+
+
+cdef inline void move_without_l1(
+    lanes* tag, double* w, const double* mask, double x, const double* change, double* squares
+) noexcept nogil:
+    # w += x * change on the lanes of the mask (NULL: all); squares += the changes of w^2.
+    cdef Py_ssize_t B = n_lanes(tag), k
+    cdef double step
+    for k in range(B):
+        step = x * change[k]
+        if mask != NULL:
+            step *= mask[k]
+        squares[k] += step * (2 * w[k] + step)
+        w[k] += step
+
+
 cdef double move(
     lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T, double sign
 ) noexcept nogil:
     # w += sign * Phi S on the weights that are trained; returns the change of ||w||^2
     cdef const Rows* rows = &q.at.rows
-    cdef Py_ssize_t B = n_lanes(tag), W = rows.width, t, p, block, k
-    cdef double x, step, total = 0
-    cdef double acc[8]
-    cdef double* row
-    cdef const double* mask
+    cdef Py_ssize_t B = n_lanes(tag), W = rows.width, t, p, block, k, at
+    cdef double x, total = 0
+    cdef double squares[8]
+    cdef const double* mask = NULL
     cdef const double* change
     for k in range(B):
-        acc[k] = 0
+        squares[k] = 0
     for t in range(T):
         for p in range(rows.indptr[r + t], rows.indptr[r + t + 1]):
             x = sign * (rows.data[p] if rows.data != NULL else 1)
             for block in range(W // B):
-                row = rows.W + rows.indices[p] * W + block * B
+                at = rows.indices[p] * W + block * B
                 change = q.at.S + t * W + block * B
                 if q.U != NULL:
-                    for k in range(B):
-                        step = x * change[k]
-                        if rows.mask != NULL:
-                            step *= rows.mask[rows.indices[p] * W + block * B + k]
-                        total += step_to(
-                            row + k, q.U + rows.indices[p] * W + block * B + k, step, q.threshold
-                        )
+                    total += move_with_l1(tag, q, at, x, change)
                     continue
-                if rows.mask == NULL:
-                    for k in range(B):
-                        acc[k] += x * change[k] * (2 * row[k] + x * change[k])
-                    for k in range(B):
-                        row[k] += x * change[k]
-                else:
-                    mask = rows.mask + rows.indices[p] * W + block * B
-                    for k in range(B):
-                        acc[k] += mask[k] * x * change[k] * (2 * row[k] + x * change[k])
-                    for k in range(B):
-                        row[k] += mask[k] * x * change[k]
+                if rows.mask != NULL:
+                    mask = rows.mask + at
+                move_without_l1(tag, rows.W + at, mask, x, change, squares)
         if rows.sparse_indptr != NULL:
             for p in range(rows.sparse_indptr[r + t], rows.sparse_indptr[r + t + 1]):
                 x = sign * (rows.sparse_data[p] if rows.sparse_data != NULL else 1)
@@ -162,7 +176,7 @@ cdef double move(
                     x * q.at.S[t * W + rows.label[p]], q.threshold
                 )
     for k in range(B):
-        total += acc[k]
+        total += squares[k]
     return total
 
 
