@@ -251,7 +251,7 @@ def compare_fits(table, data, states, path, rounds):
     their_times = [theirs() for _ in range(rounds)]
     target = state["trainer"].logparser.iterations[-1]["loss"]
     rows = our_features(n_jobs=2).fit_transform(X)
-    for solver in ("lbfgs", "eg"):
+    for solver in ("lbfgs", "dual"):
         n_iter = iterations_to(target, rows, y, states, solver)
         for n_jobs in (1, 2):
             seconds = median(ours(solver, n_jobs, n_iter) for _ in range(rounds))
@@ -267,7 +267,7 @@ def compare_fits(table, data, states, path, rounds):
 
 
 def iterations_to(target, rows, y, states, solver):
-    """How many iterations (lbfgs) or passes (eg) reach the objective."""
+    """How many iterations (lbfgs) or passes (dual) reach the objective."""
     tagger = our_tagger(states, solver=solver, max_iter=300, tol=0, n_jobs=2)
     if solver == "lbfgs":
         curve = np.asarray(tagger.fit(rows, y).loss_curve_)

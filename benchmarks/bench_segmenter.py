@@ -1,8 +1,8 @@
 """Tables 1 and 2, Figure 2 of Sarawagi (2006): segments against tokens, succinct or one by one.
 
     python benchmarks/bench_segmenter.py [table1] [table2] [figure2] [boundary] [context] [losses]
-           [curves] [calibration] [rerank] [nested] [unknown] [--quick] [--data NAME ...]
-           [--splits N] [--figure FILE]
+           [curves] [defaults] [calibration] [rerank] [nested] [unknown] [--quick]
+           [--data NAME ...] [--splits N] [--figure FILE]
 
     SequenceBCEU   CRFTagger on IOBES labels
     Segment        SemiCRFSegmenter(max_segment_length=L), segment features
@@ -106,6 +106,14 @@ def as_files(words, folder):
     return {name: folder / f"{name}.txt" for name in words}
 
 
+NOT_REFERENCES = {
+    "headers": ("cora-headers/train.tsv.gz", "\t"),
+    "companies": ("probablepeople-names/company.tsv.gz", "\t"),
+    "conll2002": ("conll2002/esp.train.gz", None),
+    "ncbi": ("ncbi-disease/train.tsv.gz", "\t"),
+}
+
+
 def tasks(names, quick, scratch):
     root = os.environ.get("SKLSEQ_DATA")
     if root is None or not (Path(root) / "cora-citations").is_dir():
@@ -129,6 +137,10 @@ def tasks(names, quick, scratch):
     found["umass"] = Task(X, y, some, 20)
     parts = [columns(path) for path in sorted((root / "parscit-other-citations").glob("*.tsv.gz"))]
     found["parscit"] = Task(*(list(chain.from_iterable(part)) for part in zip(*parts)), some, 20)
+    for name, (path, separator) in NOT_REFERENCES.items():
+        if name in (names or ()):  # with labels of tokens and no lexicons: for ``defaults``
+            X, y = read_conll(root / path, separator=separator)
+            found[name] = Task([x["c0"] for x in X], [list(labels) for labels in y], {}, 10)
     if quick:
         found = {name: Task(t.X[::3], t.y[::3], t.lexicons, t.longest) for name, t in found.items()}
     return {name: task for name, task in found.items() if not names or name in names}
@@ -198,10 +210,13 @@ def all_features(task):
     return make_union(TokenFeatures(), LexiconFeatures(task.lexicons))
 
 
+def windows(extractor, min_count):
+    return WindowFeatures(extractor, before=1, after=1, min_count=min_count)
+
+
 def tagger(task, l2, min_count=2):
     """The same information as ``Boundary``: each token with its neighbours."""
-    features = WindowFeatures(all_features(task), before=1, after=1, min_count=min_count)
-    return Sequence(task, l2, features)
+    return Sequence(task, l2, windows(all_features(task), min_count))
 
 
 CONTEXTS = (1, 1), (1, 2), (2, 2)  # tokens before and after segments
@@ -223,11 +238,20 @@ class Boundary(Segment):
         self.longest, self.model = None, SemiCRFSegmenter(l2=l2, loss=loss)
 
 
+class Plain(Segment):
+    """The defaults of both classes, but for some parameters."""
+
+    def __init__(self, extractor=None, min_count=None, **parameters):
+        self.features = SegmentFeatures(extractor, min_count=min_count)
+        self.longest, self.model = None, SemiCRFSegmenter(**parameters)
+
+
 SIZES = (10, 50, 100, 200)
 CURVES = {
     "tagger": lambda task, l2: tagger(task, l2, 1),
     "tagger, min_count=2": tagger,
     "tagger, ten times the penalty": lambda task, l2: tagger(task, 10 * l2, 1),
+    "segmenter, defaults": lambda task, l2: Plain(all_features(task)),
     "segmenter": lambda task, l2: Boundary(task, l2, 10, "softmax-margin"),
 }
 
@@ -470,8 +494,10 @@ def curves(found, l2, n_splits, figure=None):
         best = [
             max(mean(of[m]) for m in CURVES if m.startswith("tagger")) for of in scores.values()
         ]
-        gains = [mean(of["segmenter"]) - b for of, b in zip(scores.values(), best)]
-        print(f"{'segmenter - best tagger':<32}" + "".join(f"{gain:>+13.1f}" for gain in gains))
+        for model in (m for m in CURVES if m.startswith("segmenter")):
+            gains = [mean(of[model]) - b for of, b in zip(scores.values(), best)]
+            cells = "".join(f"{gain:>+13.1f}" for gain in gains)
+            print(f"{model + ' - best tagger':<32}{cells}")
     if figure:
         draw_curves(drawn, figure)
 
@@ -483,8 +509,11 @@ def draw_curves(drawn, path):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    panels = plt.subplots(1, len(drawn), figsize=(3.6 * len(drawn), 3.4), sharey=True)
-    figure, axes = panels[0], np.atleast_1d(panels[1])
+    columns = min(len(drawn), 3)
+    rows = -(-len(drawn) // columns)
+    size = 3.6 * columns, 3.4 * rows
+    figure, axes = plt.subplots(rows, columns, figsize=size, sharey=True, squeeze=False)
+    axes = axes.ravel()
     for axis, (name, scores) in zip(axes, drawn.items()):
         for model in CURVES:
             f1 = np.array([of[model] for of in scores.values()])
@@ -495,10 +524,39 @@ def draw_curves(drawn, path):
         axis.set_xticks(list(scores), labels=list(map(str, scores)))
         axis.minorticks_off()
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel("F1 of fields (%)")
+    for axis in axes[::columns]:
+        axis.set_ylabel("F1 of fields (%)")
     axes[-1].legend(fontsize=8, loc="lower right")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
+
+
+def defaults(found, l2, n_splits):
+    """F1, seconds and calibration error by ``min_count``, penalty and number of sequences."""
+    models = {"tagger": lambda: Sequence(None, 0.1, windows(TokenFeatures(), 2)), "defaults": Plain}
+    for min_count, penalty in product((1, 2), (0.1, 0.3, 1.0)):
+        name = f"min_count={min_count}, l2={penalty}"
+        models[name] = partial(Plain, min_count=min_count, l2=penalty)
+    for name, task in found.items():
+        for n in (n for n in (10, 50, 100, 500) if 2 * n <= len(task.X)):
+            results, errors = {kind: [] for kind in models}, {kind: [] for kind in models}
+            splits = ShuffleSplit(
+                n_splits, train_size=n, test_size=min(300, len(task.X) - n), random_state=0
+            )
+            for train, test in splits.split(task.X):
+                truth = [labels_to_segments(task.y[s]) for s in test]
+                for kind, make in models.items():
+                    model = make()
+                    seen, new, _ = extract(model.features, task.X, train, test)
+                    results[kind].append(measure(model, (seen, new, 0), task.y, train, test, None))
+                    if kind != "tagger":
+                        told = model.model.predict_spans(new)
+                        errors[kind].append(calibration_error(told, truth)[0])
+            n_tokens = sum(len(task.X[s]) for s in train)
+            print(f"\n{name}: {n} sequences, {n_tokens} tokens in the last split")
+            for kind, of in results.items():
+                error = f"{mean(errors[kind]):9.3f}" if errors[kind] else ""
+                print(f"{kind:<20}{spread_of(of):>14}{seconds_of(of):9.3f}{error}", flush=True)
 
 
 def calibration(found, l2, n_splits):
@@ -628,10 +686,10 @@ def calibration_error(predicted, true, n_bins=10):
         for one, segments in zip(predicted, true)
         for span in one
     ]
-    proba, right = np.array(pairs).T
+    proba, right = np.reshape(pairs, (-1, 2)).T
     bins = np.minimum((proba * n_bins).astype(int), n_bins - 1)
     middle = right[abs(proba - 0.5) < 0.1]
-    error = np.abs(np.bincount(bins, proba - right)).sum() / len(proba)
+    error = np.abs(np.bincount(bins, proba - right)).sum() / max(len(proba), 1)
     return error, middle.mean() if len(middle) else np.nan
 
 
@@ -639,7 +697,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", default=["table1", "table2", "figure2"])
     parser.add_argument("--quick", action="store_true", help="a third of the data, one split")
-    names = "cora, cora-journals, anystyle, us50, umass, parscit"
+    names = "cora, cora-journals, anystyle, us50, umass, parscit; if named: "
+    names += ", ".join(NOT_REFERENCES)
     parser.add_argument("--data", nargs="*", help=names)
     parser.add_argument("--splits", type=int, default=4)
     parser.add_argument("--figure", help="file of the picture of curves")
@@ -647,7 +706,7 @@ def main():
     arguments = parser.parse_args()
     n_splits = 1 if arguments.quick else arguments.splits
     parts = (table1, table2, figure2, boundary, context, losses, curves, calibration, rerank)
-    parts += (nested, unknown)
+    parts += (nested, unknown, defaults)
     programs = {part.__name__: part for part in parts}
     programs["curves"] = partial(curves, figure=arguments.figure)
     with TemporaryDirectory() as scratch:

@@ -51,7 +51,7 @@ def part_corpora(quick):
         X, y = corpus(name, 100 if quick else 2000)
         best, _, _ = fit(X, y, solver="lbfgs", tol=1e-8, max_iter=2000)
         curve = np.array(best.loss_curve_)
-        for solver in ("eg", "adagrad"):
+        for solver in ("dual", "adagrad"):
             tagger, seconds, _ = fit(X, y, solver=solver)
             above = tagger.objective_ / best.objective_ - 1
             n = int(np.argmax(curve <= tagger.objective_)) if above > 0 else len(curve) - 1
@@ -83,7 +83,7 @@ def part_scales(quick):
             scaled = Sequences(X.rows * scale, X.offsets)
             for l2 in (scale**2, 1.0):  # the same model in other units, and another model
                 best, _, _ = fit(scaled, y, solver="lbfgs", l2=l2, tol=1e-7, max_iter=5000)
-                for solver in ("eg", "adagrad", "lbfgs"):
+                for solver in ("dual", "adagrad", "lbfgs"):
                     tagger, seconds, warned = fit(scaled, y, solver=solver, l2=l2)
                     row(name, scale, l2, solver, seconds, tagger.n_iter_,
                         tagger.objective_ / best.objective_ - 1, bool(warned))  # fmt: skip
@@ -191,15 +191,15 @@ def part_l1(quick):
         row("CRFsuite", theirs, 1.0, last["loss"], nonzero, score)
         del info
     own = {"l1": 1.0, "l2": 1.0, "boundaries": False}
-    n = passes_to(last["loss"], X, y, solver="eg", **own)
+    n = passes_to(last["loss"], X, y, solver="dual", **own)
     for name, how in {
-        f"eg, {n} passes: to that objective": {"solver": "eg", "tol": 0.0, "max_iter": n},
-        "eg, tol=1e-4": {"solver": "eg", "tol": 1e-4},
+        f"dual, {n} passes: to that objective": {"solver": "dual", "tol": 0.0, "max_iter": n},
+        "dual, tol=1e-4": {"solver": "dual", "tol": 1e-4},
         "adagrad, tol=1e-3": {"solver": "adagrad", "tol": 1e-3},
         "owlqn, tol=1e-4": {"solver": "owlqn", "tol": 1e-4},
         "owlqn, tol=1e-4, 2 threads": {"solver": "owlqn", "tol": 1e-4, "n_jobs": 2},
     }.items():
-        times = [fit(X, y, **own, **how)[:2] for _ in range(3 if how["solver"] == "eg" else 1)]
+        times = [fit(X, y, **own, **how)[:2] for _ in range(3 if how["solver"] == "dual" else 1)]
         model, took = times[0][0], np.median([t for _, t in times])
         nonzero = int((model.coef_ != 0).sum() + (model.transition_ != 0).sum())
         score = span_f1(y_test, model.predict(X_test))
@@ -235,7 +235,7 @@ QUICK = {
     "CRFTagger, defaults": CRFTagger(),
     "CRFTagger, tol=1e-2": CRFTagger(tol=1e-2),
     "CRFTagger, tol=1e-1": CRFTagger(tol=1e-1),
-    "CRFTagger, eg, 5 passes": CRFTagger(solver="eg", max_iter=5),
+    "CRFTagger, dual, 5 passes": CRFTagger(solver="dual", max_iter=5),
     "CRFTagger, adagrad, 3 passes": CRFTagger(solver="adagrad", max_iter=3, tol=1e-2),
     "CRFTagger, adagrad, 5 passes": CRFTagger(solver="adagrad", max_iter=5, tol=1e-2),
     "CRFTagger, all states, tol=1e-2": CRFTagger(tol=1e-2, all_possible_states=True),
@@ -297,11 +297,11 @@ def part_optimum(quick):
         curve = np.array(best.loss_curve_)
         target = 1.0001 * best.objective_
         n = int(np.argmax(curve <= target))
-        passes = passes_to(target, X, y, **make(solver="eg").get_params())
+        passes = passes_to(target, X, y, **make(solver="dual").get_params())
         models = {
             "lbfgs": make(solver="lbfgs", tol=0, max_iter=n),
-            f"eg, {passes} passes": make(solver="eg", tol=0, max_iter=passes),
-            "eg, tol=1e-4": make(solver="eg", tol=1e-4),
+            f"dual, {passes} passes": make(solver="dual", tol=0, max_iter=passes),
+            "dual, tol=1e-4": make(solver="dual", tol=1e-4),
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -321,7 +321,7 @@ def part_curves(quick):
     row = table("curves", "who", "seconds", "objective", "F1")
     X, y, X_test, y_test, items, tests = chunking(quick)
     most = {
-        "eg": (1, 2, 3, 4, 6, 8, 12, 16, 24),
+        "dual": (1, 2, 3, 4, 6, 8, 12, 16, 24),
         "adagrad": (1, 2, 4, 8, 16, 36),
         "lbfgs": (5, 10, 20, 40, 70, 100, 150),
     }

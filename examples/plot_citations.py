@@ -45,12 +45,10 @@ whole = SegmentFeatures(tokens, min_count=2, max_length=12, lexicons=lexicons)
 models = {
     "tokens": make_pipeline(window, CRFTagger(l2=0.1, all_possible_states=True)),
     "segments": make_pipeline(
-        SegmentFeatures(tokens, min_count=2, max_length=12), SemiCRFSegmenter(l2=0.1)
+        SegmentFeatures(tokens, min_count=2, max_length=12), SemiCRFSegmenter()
     ),
-    "segments, lexicons": make_pipeline(whole, SemiCRFSegmenter(l2=0.1)),
-    "segments, lexicons, margin": make_pipeline(
-        whole, SemiCRFSegmenter(l2=0.1, loss="softmax-margin")
-    ),
+    "segments, lexicons": make_pipeline(whole, SemiCRFSegmenter()),
+    "segments, lexicons, margin": make_pipeline(whole, SemiCRFSegmenter(loss="softmax-margin")),
 }
 models["segments, reranked"] = SegmentReranker(models["segments, lexicons, margin"], cv=3)
 

@@ -427,6 +427,7 @@ FAULTS = [
     ("_lib/estimator.py", "return getattr(as_fitted(estimator), name)", "return getattr(estimator, name)", "test_fitted_parameters"),
     ("features/_window.py", "@fitted_property", "@property", "test_fitted_parameters"),
     ("features/_segment.py", "@fitted_property", "@property", "test_fitted_parameters"),
+    ("features/_segment.py", "FEW <= tokens.n <= MANY", "FEW < tokens.n < MANY", "test_segment_features"),
     ("data/store.py", "1 <= version <= VERSION", "version <= VERSION", "test_sequences"),
     ("data/store.py", 'codes.dtype.kind not in "iu"', "False", "test_sequences"),
     ("estimators/online/pool.py", "at = offsets[s] + t", "at = t", "test_wrong_calls"),

@@ -236,12 +236,15 @@ class VocabularyMixin:
         return {name: i for i, name in enumerate(self.get_feature_names_out().tolist())}
 
 
-def check_parameters(estimator: Any) -> None:
-    """Check switches, ``min_count``, ``n_features``, ``n_jobs`` and ``dtype``, if it has them."""
+def check_parameters(estimator: Any, *, chooses_count: bool = False) -> None:
+    """Check switches, ``min_count``, ``n_features``, ``n_jobs`` and ``dtype``, if it has them.
+
+    ``chooses_count``: ``min_count`` may be None.
+    """
     check_plain_parameters(estimator)
     parameters = estimator.get_params(deep=False)
     min_count, n = parameters.get("min_count", 1), parameters.get("n_features")
-    check_number("min_count", min_count, 1, whole=True)
+    check_number("min_count", min_count, 1, whole=True, optional=chooses_count)
     check_n_jobs(parameters.get("n_jobs"))
     if n is not None:
         if not is_number(n, whole=True) or not 2 <= n <= 1 << 30 or n & (n - 1):

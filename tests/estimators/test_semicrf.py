@@ -446,7 +446,7 @@ def test_bad_segments(segments, message):
 def test_labels_that_are_not_iob2_are_named(method, label, message):
     X = Sequences(np.ones((6, 2)), [0, 2, 6])
     y = [["B-x", "O"], ["B-x", "I-x", "O", "O"]]
-    model = SemiCRFSegmenter(max_iter=2, tol=1.0).fit(X, y)
+    model = SemiCRFSegmenter(l2=1.0, max_iter=2, tol=1.0).fit(X, y)
     y[1][1] = label
     with pytest.raises(ValueError, match=message) as caught:
         getattr(model, method)(X, y)

@@ -393,6 +393,18 @@ def test_rare_features_are_dropped():
     assert rows.rows[rows.row].sum() == counts[counts >= 4].sum()
 
 
+@pytest.mark.parametrize(("n_tokens", "least"), [(49, 1), (50, 2), (2_000, 2), (2_001, 1)])
+def test_by_default_the_number_of_tokens_decides_whether_rare_features_are_dropped(n_tokens, least):
+    rng = np.random.default_rng(n_tokens)
+    words = [f"w{k}" for k in rng.zipf(1.5, n_tokens)]
+    X = [words[:30], words[30:]]
+    by_default = SegmentFeatures().fit(X).get_feature_names_out().tolist()
+    assert by_default == SegmentFeatures(min_count=least).fit(X).get_feature_names_out().tolist()
+    assert (
+        by_default != SegmentFeatures(min_count=3 - least).fit(X).get_feature_names_out().tolist()
+    )
+
+
 def test_rows_are_stored_once():
     out = SegmentFeatures(max_length=3).fit_transform([["a", "b"] * 50] * 3)
     assert out.n_potentials > 2000
@@ -529,7 +541,7 @@ def test_empty_sequences_only():
         (dict(functions=[3]), r"functions must be callables of a segment"),
         (dict(functions={"f": lambda s: 1j}), r"The function 'f' must return .* segment \['a'\]"),
         (dict(functions={"f": lambda s: np.nan}), r"finite numbers .* segment \['a'\] .*nan"),
-        (dict(min_count=0), r"min_count must be an integer of at least 1"),
+        (dict(min_count=0), r"min_count must be None or an integer of at least 1"),
         (dict(dtype=int), r"dtype must be"),
         (dict(start=0, end=0, inside=False, before=0, after=0, length=False), r"switched off"),
     ],

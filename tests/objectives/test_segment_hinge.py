@@ -368,7 +368,7 @@ def test_answers_without_probabilities():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"l1": 0.1}, "loss='hinge' needs l1=0 and l2 > 0; got l1=0.1 and l2=1.0."),
+        ({"l1": 0.1}, "loss='hinge' needs l1=0 and l2 > 0; got l1=0.1 and l2=0.1."),
         ({"l2": 0}, "loss='hinge' needs l1=0 and l2 > 0; got l1=0.0 and l2=0."),
         ({"warm_start": True}, "loss='hinge' cannot start from given weights"),
         ({"loss": "square"}, "must be one of ('log', 'softmax-margin', 'hinge'); got 'square'."),

@@ -92,7 +92,7 @@ class SegmentStream:
     >>> from sklseq.features import SegmentFeatures
     >>> X = [["by", "Ann", "Lee"], ["Ann", "said"]] * 3
     >>> y = [[(1, 3, "name")], [(0, 1, "name")]] * 3
-    >>> model = make_pipeline(SegmentFeatures(length=False), SemiCRFSegmenter(l2=0.1))
+    >>> model = make_pipeline(SegmentFeatures(length=False), SemiCRFSegmenter())
     >>> decoder = OnlineDecoder(model, strategy="closure", max_latency=4).fit(X, y)
     >>> stream = decoder.segment_stream()
     >>> for token in ["by", "Ann", "Lee"]:

@@ -54,9 +54,9 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
     Parameters
     ----------
     estimator : SemiCRFSegmenter, Pipeline that ends in one, or search of these, default=None
-        None: ``SegmentFeatures(min_count=2)`` and ``SemiCRFSegmenter(l2=0.1,
-        loss="softmax-margin")``. A search such as ``GridSearchCV`` is fitted once, on all
-        sequences; the models of the folds have the parameters that it chooses.
+        None: ``SegmentFeatures(min_count=2)`` and ``SemiCRFSegmenter(loss="softmax-margin")``. A
+        search such as ``GridSearchCV`` is fitted once, on all sequences; the models of the folds
+        have the parameters that it chooses.
     n_candidates : int, default=25
         Segmentations of each sequence.
     cv : int, default=5
@@ -98,7 +98,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
     >>> from sklseq.datasets import make_citations
     >>> from sklseq.features import SegmentFeatures
     >>> X, y = make_citations(30, random_state=0)
-    >>> model = make_pipeline(SegmentFeatures(min_count=2), SemiCRFSegmenter(l2=0.1))
+    >>> model = make_pipeline(SegmentFeatures(min_count=2), SemiCRFSegmenter())
     >>> model = SegmentReranker(model, cv=2).fit(X, y)
     >>> segments, log_proba = model.predict_nbest(X[:1], 3)[0]
     >>> len(segments), segments[0] == model.predict(X[:1])[0]
@@ -199,7 +199,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
     def _base(self) -> BaseEstimator:
         # The segmenter, not fitted.
         if self.estimator is None:
-            segmenter = SemiCRFSegmenter(l2=0.1, loss="softmax-margin")
+            segmenter = SemiCRFSegmenter(loss="softmax-margin")
             return make_pipeline(SegmentFeatures(min_count=2), segmenter)
         base = clone_part(self, "estimator")
         if not hasattr(last_step(unwrap(base, fitted=False))[0], "decode_closure"):

@@ -128,7 +128,7 @@ class SemiCRFSegmenter(
     ----------
     l1 : float, default=0.0
         Weight of the L1 penalty; above 0, many weights become exactly 0.
-    l2 : float, default=1.0
+    l2 : float, default=0.1
         Weight of the squared L2 penalty.
     loss : {"log", "softmax-margin", "hinge"}, default="log"
         "log" is the objective above. The others count errors(y), the number of steps whose IOB2
@@ -248,7 +248,7 @@ class SemiCRFSegmenter(
     >>> from sklseq import SemiCRFSegmenter
     >>> X = [[["in"], ["New"], ["York"], ["now"]], [["New"], ["Delhi"]]]
     >>> y = [[(1, 3, "city")], [(0, 2, "city")]]
-    >>> segmenter = SemiCRFSegmenter(l2=0.1).fit(X, y)
+    >>> segmenter = SemiCRFSegmenter().fit(X, y)
     >>> segmenter.predict([[["now"], ["in"], ["New"], ["Delhi"]]])[0]
     [(2, 4, 'city')]
     >>> segmenter.score(X, y)
@@ -263,7 +263,7 @@ class SemiCRFSegmenter(
         self,
         *,
         l1: float = 0.0,
-        l2: float = 1.0,
+        l2: float = 0.1,
         loss: str = "log",
         max_segment_length: int | None = None,
         outside: str | None = "O",
