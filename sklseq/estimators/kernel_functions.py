@@ -130,6 +130,9 @@ def resolve_gamma(gamma: str | float, rows: Any) -> float:
 
 def _moments(rows: Any) -> tuple[float, float]:
     # Mean and variance of all entries, in two passes, since E[x²] - E[x]² loses precision.
+    if sparse.issparse(rows) and not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
     stored = np.asarray(rows.data if sparse.issparse(rows) else rows, dtype=np.float64)
     size = rows.shape[0] * rows.shape[1]
     mean = float(stored.sum() / size)

@@ -91,9 +91,10 @@ class ExplainMixin(WeightsMixin):
 
 
 def _entries_of_row(X: Sequences, t: int) -> tuple[np.ndarray, np.ndarray]:
-    # Columns and values that are not zero.
+    # Columns and values that are not zero; repeated entries of a sparse row add up.
     if X.is_sparse:
         entries = slice(X.rows.indptr[t], X.rows.indptr[t + 1])
-        return X.rows.indices[entries], X.rows.data[entries]
+        columns, at = np.unique(X.rows.indices[entries], return_inverse=True)
+        return columns, np.bincount(at, X.rows.data[entries], len(columns))
     columns = np.flatnonzero(X.rows[t])
     return columns, X.rows[t][columns]

@@ -160,7 +160,8 @@ class EliminatedRidge:
             filled = np.zeros((len(self.y), 1 + entry.max(initial=-1)), dtype=bool)
             filled[at, entry] = True
             sums = np.bincount(entry, self.d[at] * H.data[candidates], len(self.shifts))
-            full = np.flatnonzero(filled.all(axis=0))
+            # SciPy adds up repeated entries of a row, so each would be less the mean.
+            full = np.flatnonzero(filled.all(axis=0) & (counts[: filled.shape[1]] == len(filled)))
             self.shifts[full] = sums[full] / self.d.sum()
             values = H.data[candidates] - self.shifts[entry]
             # A constant column's rest is rounding, of which centring would make a column.

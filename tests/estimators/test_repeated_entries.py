@@ -1,0 +1,73 @@
+"""Sparse rows with repeated entries, which SciPy adds up: models of the rows without them."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+
+from sklseq import CRFTagger, HMSVMTagger, SemiCRFSegmenter, ZScoreTagger
+
+TAGGERS = [
+    CRFTagger(tol=1e-9),
+    CRFTagger(solver="dual", tol=1e-9),
+    CRFTagger(solver="adagrad", tol=1e-9),
+    HMSVMTagger(tol=1e-4, random_state=0),
+    HMSVMTagger(kernel="rbf", tol=1e-4, random_state=0),
+    HMSVMTagger(kernel="poly", C=0.01, tol=1e-3, random_state=0),
+    ZScoreTagger(),
+    ZScoreTagger(solver="cg", tol=1e-12),
+    ZScoreTagger(kernel="rbf"),
+    ZScoreTagger(kernel="poly"),
+]
+SEED = 0
+
+
+def data(seed, zeros):
+    """Rows of small integers, CSR with each entry in two halves in any order, and labels."""
+    rng = np.random.default_rng(seed)
+    X, halves = [], []
+    for _ in range(6):
+        x = rng.integers(0 if zeros else 1, 4, size=(5, 3)).astype(float)
+        row, column = np.nonzero(x) if zeros else np.indices(x.shape).reshape(2, -1)
+        order = rng.permutation(2 * len(row))
+        order = order[np.argsort(np.tile(row, 2)[order], kind="stable")]
+        values, columns = (np.tile(a, 2)[order] for a in (x[row, column] / 2, column))
+        ends = np.append(0, np.cumsum(np.bincount(2 * list(row), minlength=5)))
+        halves.append(sparse.csr_matrix((values, columns, ends), shape=x.shape))
+        assert (halves[-1].toarray() == x).all()
+        X.append(sparse.csr_matrix(x))
+    return X, halves, [rng.integers(0, 3, 5).tolist() for _ in X]
+
+
+def answers(model, X):
+    if hasattr(model, "decision_function"):
+        return np.vstack(model.decision_function(X))
+    return np.vstack(model.predict_proba(X))
+
+
+@pytest.mark.parametrize("zeros", [True, False], ids=["sparse", "full"])
+@pytest.mark.parametrize("tagger", TAGGERS, ids=lambda t: repr(t)[:45])
+def test_taggers_add_up_repeated_entries(tagger, zeros):
+    for seed in range(3):
+        X, halves, y = data(seed, zeros)
+        expected = answers(tagger.fit(X, y), X)
+        assert_allclose(answers(tagger, halves), expected, rtol=1e-9, atol=1e-9)
+        # Solvers end within tol of the same minimum, on other paths.
+        assert_allclose(answers(tagger.fit(halves, y), X), expected, rtol=1e-2, atol=1e-2)
+
+
+def test_segmenters_add_up_repeated_entries():
+    X, halves, y = data(SEED, True)
+    y = [[(t, t + 1, "abc"[k]) for t, k in enumerate(labels)] for labels in y]
+    a, b = (SemiCRFSegmenter(tol=1e-9).fit(rows, y) for rows in (X, halves))
+    assert_allclose(a.coef_, b.coef_, atol=1e-4)
+    assert a.predict(X) == a.predict(halves) == b.predict(X)
+
+
+def test_explanations_name_a_column_once():
+    X, halves, y = data(SEED, True)
+    tagger = CRFTagger().fit(X, y)
+    for x, half in zip(X, halves):
+        for a, b in zip(tagger.explain(x), tagger.explain(half), strict=True):
+            assert dict(a.contributions) == pytest.approx(dict(b.contributions))
+            assert len(a.contributions) == len(b.contributions)
