@@ -163,13 +163,12 @@ def _steps_and_weights(
 ) -> tuple[list, np.ndarray, dict[str, Any] | None]:
     """Return extractors and weights without attributes of zero weight, and ``_pairs``."""
     of_pairs = tagger.transition_coef_
-    if not steps:
-        if getattr(tagger, "vectorizer_", None) is None:
-            raise ValueError(
-                "The tagger was fitted on rows of numbers, but a file must say how they are made; "
-                "fit it on feature dicts, or export a Pipeline of extractors and tagger."
-            )
-        steps = [tagger.vectorizer_]
+    steps = steps or [getattr(tagger, "vectorizer_", None)]
+    if _reads_numbers(steps[0]):
+        raise ValueError(
+            "The model was fitted on rows of numbers, but a file must say how they are made; "
+            "fit it on feature dicts, or export a Pipeline of extractors and tagger."
+        )
     last = steps[-1]
     if type(last) is DictFeatures and len(steps) == 1:
         last = as_fitted(last)
@@ -183,6 +182,15 @@ def _steps_and_weights(
             pruned.n_features_out_ = len(names)
             return [pruned], coef[kept], _pairs(None if of_pairs is None else of_pairs[kept])
     return steps, coef, _pairs(of_pairs)
+
+
+def _reads_numbers(step: Any) -> bool:
+    """Whether an extractor begins with rows of numbers, as WindowFeatures without extractor."""
+    if isinstance(step, Pipeline):
+        return _reads_numbers(next(iter(_steps(step)), None))
+    if isinstance(step, FeatureUnion):
+        return any(map(_reads_numbers, _union_parts(step)))
+    return step is None or (hasattr(step, "extractor_") and _reads_numbers(step.extractor_))
 
 
 def _pairs(coef: sparse.csr_matrix | None) -> dict[str, Any] | None:

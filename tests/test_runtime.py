@@ -289,6 +289,10 @@ def test_taggers_that_cannot_be_exported(tagger, tmp_path):
     X, y = [np.eye(3), np.eye(3)[:2]], [["a", "b", "c"], ["a", "b"]]
     with pytest.raises(ValueError, match=r"rows of numbers.*export a Pipeline"):
         export(CRFTagger().fit(X, y), tmp_path / "model")
+    window = WindowFeatures(before=1, after=1)
+    for first in (window, FeatureUnion([("window", window)]), make_pipeline(window)):
+        with pytest.raises(ValueError, match=r"rows of numbers.*export a Pipeline"):
+            export(make_pipeline(first, CRFTagger()).fit(X, y), tmp_path / "model")
     with pytest.raises(ValueError, match="a kernel that is not linear"):
         export(HMSVMTagger(kernel="rbf").fit(X, y), tmp_path / "model")
     with pytest.raises(ValueError, match=r"must be a CRFTagger, .* got TokenFeatures"):

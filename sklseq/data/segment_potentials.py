@@ -16,8 +16,8 @@ from scipy import sparse
 
 from sklseq.data.samples import Samples
 from sklseq.data.sequences import (
-    Sequences,
     as_integers,
+    as_sequences,
     check_offsets,
     check_roles,
     join_roles,
@@ -196,7 +196,7 @@ class SegmentPotentials(Samples[SequencePotentials]):
         )
 
     @classmethod
-    def from_tokens(cls, X: Sequences, kinds: Iterable[int] = (OPEN_BOTH,)) -> SegmentPotentials:
+    def from_tokens(cls, X: Any, kinds: Iterable[int] = (OPEN_BOTH,)) -> SegmentPotentials:
         """Turn each row of ``X`` into potentials of its step, one of each of the ``kinds``.
 
         OPEN_BOTH is a feature of every segment that contains the token, OPEN_END of those that
@@ -205,7 +205,7 @@ class SegmentPotentials(Samples[SequencePotentials]):
 
         Parameters
         ----------
-        X : Sequences
+        X : Sequences, or list of rows of one sequence each
         kinds : iterable of int, default=(OPEN_BOTH,)
 
         Returns
@@ -220,6 +220,7 @@ class SegmentPotentials(Samples[SequencePotentials]):
         >>> SegmentPotentials.from_tokens(tokens, kinds=(1, 3)).shape
         (1, 4)
         """
+        X = as_sequences(X)
         rows, n = _feature_rows(X.rows), X.n_rows
         step = np.arange(n) - np.repeat(X.offsets[:-1], X.lengths)
         blocks = [
