@@ -26,24 +26,34 @@ def previous_weights(
     estimator: Any, scores: ScoreMap, classes: np.ndarray, vectorizer
 ) -> np.ndarray:
     """The weights of the previous fit in the layout of ``scores``."""
-    before = None if estimator.vectorizer_ is None else estimator.vectorizer_.vocabulary_
-    if before != (None if vectorizer is None else vectorizer.vocabulary_):
+    before, now = (
+        None if v is None else v.vocabulary_ for v in (estimator.vectorizer_, vectorizer)
+    )
+    if (before is None) != (now is None) or set(before or ()) != set(now or ()):
         raise ValueError(
-            "warm_start=True needs the attributes of the previous fit, in the same order of "
-            "first occurrence; vectorise X once with DictFeatures, or use warm_start=False."
+            "warm_start=True needs the attributes of the previous fit; vectorise X once with "
+            "DictFeatures, or use warm_start=False."
         )
     order = np.argsort(estimator.classes_)  # models read from CRFsuite are not sorted
     same = np.array_equal(estimator.classes_[order], classes)
-    if not same or estimator.coef_.shape[0] != scores.n_features:
+    n = estimator.coef_.shape[0]
+    if not same or n != scores.n_features:
         raise ValueError(
-            f"warm_start=True needs the labels and features of the previous fit "
-            f"({len(estimator.classes_)} labels, {estimator.coef_.shape[0]} features); got "
-            f"{len(classes)} labels and {scores.n_features} features. Use warm_start=False."
+            "warm_start=True needs the labels and features of the previous fit, "
+            f"{estimator.classes_[order].tolist()!s:.200} and {n} features; got "
+            f"{classes.tolist()!s:.200} and {scores.n_features} features. Use warm_start=False."
         )
-    before = (dense_weights(estimator.coef_)[:, order], estimator.transition_[np.ix_(order, order)])
+    # Attributes may come in another order of first occurrence.
+    rows = np.arange(n)
+    if now is not None:
+        rows[list(now.values())] = [before[name] for name in now]
+    coef = dense_weights(estimator.coef_[rows])[:, order]
+    transition = estimator.transition_[np.ix_(order, order)]
     of_triples = estimator.transition_coef_  # None in models read from CRFsuite
+    if of_triples is not None:
+        of_triples = of_triples[rows]
     ends = estimator.start_[order], estimator.end_[order]
-    return scores.pack(Weights(*before, *ends), of_triples)
+    return scores.pack(Weights(coef, transition, *ends), of_triples)
 
 
 def fitted_attributes(scores: ScoreMap, w: np.ndarray, classes: np.ndarray, vectorizer) -> dict:

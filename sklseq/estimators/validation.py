@@ -144,9 +144,13 @@ def check_choices(estimator: Any, **allowed: tuple) -> None:
 
 
 def read_class_weight(
-    class_weight: Any, classes: np.ndarray, codes: np.ndarray, positive: bool = False
-) -> np.ndarray | None:
-    """Return the weight of each label, checked; None without ``class_weight``."""
+    class_weight: Any, classes: np.ndarray, codes: np.ndarray, weights: np.ndarray,
+    positive: bool = False,
+) -> np.ndarray | None:  # fmt: skip
+    """Return the weight of each label, checked; None without ``class_weight``.
+
+    "balanced" gives all labels of y the same sum over rows of ``weights`` times this weight.
+    """
     if class_weight is None:
         return None
     if isinstance(class_weight, Mapping):
@@ -156,7 +160,12 @@ def read_class_weight(
             "class_weight must be None, 'balanced' or a dict of weights by label; got "
             f"{class_weight!r}."
         )
-    by_class = compute_class_weight(class_weight, classes=classes, y=classes[codes])
+    by_label = class_weight
+    if isinstance(class_weight, str):
+        sums = np.bincount(codes, weights, len(classes))
+        factors = sums.sum() / np.where(sums > 0, len(classes) * sums, np.inf)
+        by_label = dict(zip(classes.tolist(), factors.tolist()))
+    by_class = compute_class_weight(by_label, classes=classes, y=classes[codes])
     allowed = by_class > 0 if positive else by_class >= 0
     if not (np.isfinite(by_class).all() and allowed.all()):
         least = "above 0" if positive else "not negative"

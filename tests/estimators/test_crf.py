@@ -383,7 +383,39 @@ def test_warm_start_with_other_attributes_of_the_same_number_is_an_error():
     y = [["u", "v"]]
     model = CRFTagger(warm_start=True).fit([[{"a": 1.0}, {"b": 1.0}]], y)
     with pytest.raises(ValueError, match="warm_start"):
-        model.fit([[{"b": 1.0}, {"a": 1.0}]], y)
+        model.fit([[{"b": 1.0}, {"c": 1.0}]], y)
+
+
+def test_warm_start_takes_attributes_in_another_order():
+    X = [[{"a": 1.0, "t": "x"}, {"b": 1.0, "t": "y"}, {"a": 1.0}], [{"b": 2.0}, {"c": 1.0}]]
+    y = [["u", "v", "u"], ["v", "u"]]
+    options = {"transition_features": ["t:x", "t:y"], "tol": 1e-10, "warm_start": True}
+    model = CRFTagger(**options).fit(X, y)
+    expected, n = model.predict_proba(X), model.n_iter_
+    model.fit(X[::-1], y[::-1])
+    assert model.n_iter_ < n / 2
+    for a, b in zip(model.predict_proba(X), expected, strict=True):
+        assert_allclose(a, b, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_weight_0_leaves_sequences_out_of_partial_fit(seed):
+    rng = np.random.default_rng(seed)
+    X, y = make_data(seed)
+    weights = rng.integers(0, 3, len(X))
+    weights[0] = 1
+    scaled = [x if w else 1e6 * x for x, w in zip(X, weights)]
+    kept = np.flatnonzero(weights)
+    classes = np.unique(np.concatenate(y))
+    a, b = CRFTagger(), CRFTagger()
+    for _ in range(3):
+        a.partial_fit(scaled, y, classes=classes, sample_weight=weights)
+        b.partial_fit(
+            [X[s] for s in kept], [y[s] for s in kept], classes=classes,
+            sample_weight=weights[kept],
+        )  # fmt: skip
+    assert_allclose(a.coef_, b.coef_, rtol=1e-12)
+    assert a.n_seen_ == b.n_seen_
 
 
 def test_too_few_iterations_warn_what_to_raise():

@@ -51,6 +51,25 @@ def answers(tagger, X) -> tuple:
     return tagger.coef_, tagger.transition_, tagger.start_, tagger.end_
 
 
+BALANCED = [
+    HMSVMTagger(class_weight="balanced", tol=1e-6, max_iter=2000, random_state=0),
+    ZScoreTagger(class_weight="balanced"),
+    ZScoreTagger(class_weight="balanced", kernel="rbf", gamma=1.0),
+]
+
+
+@pytest.mark.parametrize("tagger", BALANCED, ids=["hmsvm", "zscore", "zscore rbf"])
+@pytest.mark.parametrize("seed", range(2))
+def test_balanced_weights_count_weight_2_as_two_sequences(tagger, seed):
+    X, y, _ = random_data(seed)
+    weights = np.random.default_rng(seed).integers(1, 4, len(X))
+    copies = np.repeat(np.arange(len(X)), weights)
+    found = tagger.fit(X, y, sample_weight=weights).decision_function(X)
+    again = tagger.fit([X[s] for s in copies], [y[s] for s in copies]).decision_function(X)
+    for a, b in zip(found, again, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)  # solvers end within tol
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize("seed", range(2))
 def test_weight_0_is_removal(name, seed):

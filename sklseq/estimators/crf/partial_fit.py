@@ -104,6 +104,10 @@ def fit_batch(
         allowed = allowed._replace(start=anything, end=anything)
     if len(labels.table) > len(classes):
         weights = weights * (np.diff(np.append(0, np.cumsum(~labels.unknown))[rows.offsets]) > 0)
+    if not weights.all():  # the rows of weight 0 would count for the scales of the columns
+        kept = weights > 0
+        labels = labels._replace(codes=labels.codes[np.repeat(kept, rows.lengths)])
+        rows, weights = rows[kept], weights[kept]
     support = trained_support(tagger, None, len(classes), tagger.boundaries and place is None)
     if roles is not None:
         support = _with_triples(tagger, support, roles, rows, labels, squares)

@@ -123,7 +123,8 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
     boundaries : bool, default=True
         Whether first and last labels have weights of their own; the paper has none.
     class_weight : dict, "balanced" or None, default=None
-        Factor of the loss of a row, by its true label. Not for ``loss="zero_one"`` and the
+        Factor of the loss of a row, by its true label; "balanced" gives all labels the same sum
+        over rows of this factor times ``sample_weight``. Not for ``loss="zero_one"`` and the
         perceptron.
     transition_features : None, list, array, str, re.Pattern or callable, default=None
         Columns with a weight for each pair of successive labels that occurs at them, as in

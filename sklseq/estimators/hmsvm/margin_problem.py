@@ -88,7 +88,7 @@ class MarginProblem:
         check_magnitude(self.rows, "HMSVMTagger")
         allowed = source.allowed(tagger.constraints, source.classes)
         self.solver = self._choose_solver()
-        loss, gamma = path_loss(tagger, source.classes, source.codes), 1.0
+        loss, gamma = path_loss(tagger, source), 1.0
         if self.solver == "perceptron":
             loss = PathLoss(np.zeros_like(loss.cost), 0.0)
         if tagger.kernel in ("poly", "rbf"):
@@ -345,8 +345,9 @@ def _inseparable(sequences: np.ndarray) -> str:
     )
 
 
-def path_loss(tagger: Any, classes: np.ndarray, codes: np.ndarray) -> PathLoss:
-    """The loss of ``loss`` and ``class_weight`` for these labels."""
+def path_loss(tagger: Any, source: RowSource) -> PathLoss:
+    """The loss of ``loss`` and ``class_weight`` for the labels of the training data."""
+    classes = source.classes
     zero_one = isinstance(tagger.loss, str) and tagger.loss == "zero_one"
     if zero_one and tagger.class_weight is not None:
         raise ValueError(
@@ -355,7 +356,8 @@ def path_loss(tagger: Any, classes: np.ndarray, codes: np.ndarray) -> PathLoss:
         )
     if zero_one:
         return PathLoss(np.zeros((len(classes), len(classes))), 1.0)
-    by_class = read_class_weight(tagger.class_weight, classes, codes)
+    of_rows = np.repeat(source.weights, source.X.lengths)
+    by_class = read_class_weight(tagger.class_weight, classes, source.codes, of_rows)
     if by_class is None:
         by_class = np.ones(len(classes))
     loss = PathLoss(by_class[:, None] * resolve_loss(tagger.loss, classes, "zero_one"), 0.0)

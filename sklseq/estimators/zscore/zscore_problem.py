@@ -121,8 +121,9 @@ class ZScoreProblem:
         if tagger.constrained == "decoding":
             self.trained = resolve_constraints(None, classes)
         self.cost = resolve_loss(tagger.loss, classes)
-        factors = read_class_weight(tagger.class_weight, classes, source.codes, True)
         codes, weights = source.codes, source.weights
+        of_rows = np.repeat(weights, X.lengths)
+        factors = read_class_weight(tagger.class_weight, classes, codes, of_rows, True)
         self.sample = Sample(X.rows, X.offsets, codes, weights, len(classes), factors)
         self.is_closed_form = tagger.moments == "exact" and is_free(self.trained)
         if tagger.moments == "dp":

@@ -168,8 +168,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         with "information" 0.07. :class:`ZScoreTaggerCV` chooses it together with the ridge.
     class_weight : dict, "balanced" or None, default=None
         Weight of a row by its true label, times that of its sequence, in the regression of labels
-        on rows; transitions have the weight of their sequence. For entities, a weight of ``O``
-        below 1 helps.
+        on rows; "balanced" gives all labels the same sum of these products. Transitions have the
+        weight of their sequence. For entities, a weight of ``O`` below 1 helps.
     kernel : {"linear", "poly", "rbf", "precomputed"} or callable, default="linear"
         Kernel between rows, as in :class:`HMSVMTagger`: the ridge regression of labels on rows is
         solved in its space, in closed form, with one coefficient for each training row and label. A
@@ -514,7 +514,9 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         codes = encode_labels(labels, classes, rows.offsets)
         if not weights @ rows.lengths:  # only in a later call
             return self._solve_anew(classes)
-        factors = read_class_weight(self.class_weight, classes, codes, True)
+        factors = read_class_weight(
+            self.class_weight, classes, codes, np.repeat(weights, rows.lengths), True
+        )
         sample = Sample(rows.rows, rows.offsets, codes, weights, len(classes), factors)
         extended = extended_rows(sample.rows, sample.offsets, len(classes))
         part = centred_statistics(CentredRows(extended, sample.row_weights), sample)
