@@ -163,7 +163,6 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         n_steps · n_labels · 2^k exceeds 2^26; near this limit it takes one sequence about 1 s with
         16 labels and 6 s with 64.
         """
-        check_is_fitted(self, "classes_")
         check_handle_invalid(handle_invalid)
         if in_shards(X):
             return self._predict_shards(X, known=known, valid=valid)
@@ -179,6 +178,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
     def _predict_shards(self, X: Any, **options: Any) -> Any:
         from sklseq.estimators.sources.shard_answers import predict_shards
 
+        check_is_fitted(self, "classes_")
         refuse_options("predict", **options)
         return predict_shards(self.predict, X)
 
