@@ -121,6 +121,20 @@ def test_curves_calibration_and_reranking_print_all_models(bench, tmp_path, caps
     assert re.search(r"segmenter .*\nreranked ", capsys.readouterr().out)
 
 
+def test_defaults_are_among_the_settings_that_are_compared(bench, task, capsys):
+    task = bench.Task(task.X[:40], task.y[:40], task.lexicons, 12)  # about 200 tokens in 10 of them
+    bench.defaults({"some": task}, 0.1, 1)
+    told = capsys.readouterr().out.splitlines()
+    assert told[1].startswith("some: 10 sequences, ")
+    figures = {line[:20].strip(): line[20:].split() for line in told[2:]}
+    f1, error = ({kind: of[k] for kind, of in figures.items() if len(of) > k} for k in (0, 2))
+    assert len(f1) == 8
+    assert len(error) == 7  # not of the tagger
+    assert f1["defaults"] == f1["min_count=2, l2=0.1"]
+    assert error["defaults"] == error["min_count=2, l2=0.1"]
+    assert len(set(error.values())) > 4
+
+
 def test_too_long_segments_are_cut(bench):
     assert list(bench.cut([(0, 5, "a"), (5, 6, "b")], 2)) == [
         (0, 2, "a"),
