@@ -20,7 +20,7 @@ DOCS = Path(__file__).parent
 STYLES = {"light": "default", "dark": "dark_background"}
 # Rows of benchmarks.json: seconds to the objective of CRFsuite, and millions of tokens per second.
 PANELS = {
-    "training, seconds": ("eg to objective", "1 thread"),
+    "training, seconds": ("dual to objective", "1 thread"),
     "tagging, million tokens a second": ("tagging from token columns", ""),
 }
 

@@ -42,7 +42,7 @@ def window_rows(
     const int32_t[::1] inner,  # attributes of the rows
     const int64_t[::1] offsets,  # (n_sequences + 1,) rows
     int64_t n_inner,  # columns of the rows
-    int before, int after,
+    tuple window,  # (before, after)
     const int32_t[::1] table,  # column of each number below, -1: none; empty: the number
     uint64_t n_hashed,  # 2**k: hash instead; 0: not
     const int64_t[::1] room,  # (n_rows + 1,) ends of the entries that each row gets later
@@ -55,7 +55,7 @@ def window_rows(
 
     The attribute a of row t + d becomes the number (d + before) * n_inner + a of row t.
     """
-    cdef Py_ssize_t s, t, u, k, n = 0
+    cdef Py_ssize_t s, t, u, k, n = 0, before = window[0], after = window[1]
     cdef int64_t base, number
     cdef bint renumbered = table.shape[0] > 0, with_sources = sources.shape[0] > 0
     with nogil:

@@ -62,7 +62,7 @@ class WindowTransform:
         at = np.empty(inner.n_rows, dtype=np.int64)
         sources = np.empty(0 if inner.values is None else n_max, dtype=np.int64)
         _rows.window_rows(
-            inner.indptr, inner.indices, inner.offsets, self.n_inner_, self.before, self.after,
+            inner.indptr, inner.indices, inner.offsets, self.n_inner_, (self.before, self.after),
             self.table_, self.n_features or 0, room, indices, indptr, at, sources,
         )  # fmt: skip
         return indices[: indptr[-1]], indptr, at, sources[: indptr[-1]]

@@ -178,7 +178,7 @@ def as_shown(value, text):
 
 
 ROWS = [  # end of the question in the tables, row of the report, unit of what is in brackets
-    ("iterations, 1 thread", "eg to objective", 1),
+    ("iterations, 1 thread", "dual to objective", 1),
     ('solver="lbfgs"`+, 2 threads', "lbfgs to objective", 1),
     ("objective with gradient, 1 thread", "evaluation, float64, 1 thread", 1e-3),
     ("objective with gradient, 2 threads", "evaluation, float64, 2 threads", 1e-3),
@@ -214,7 +214,7 @@ def test_the_first_claim_of_the_readme_is_in_its_table():
     (found,) = re.finditer(
         r"CoNLL-2000 in ([\d.]+) to ([\d.]+) seconds where CRFsuite takes\s+(\d+) to (\d+)", text
     )
-    rows = [r[2:4] for r in REPORT["crfsuite"] if re.match("eg .* 1 thread", r[0])]
+    rows = [r[2:4] for r in REPORT["crfsuite"] if re.match("dual .* 1 thread", r[0])]
     ours, theirs = (sorted(values) for values in zip(*rows))
     assert [as_shown(v, t) for v, t in zip([*ours, *theirs], found.groups())] == [*found.groups()]
 

@@ -78,7 +78,7 @@ def test_a_long_sentence_is_found():
 def test_the_speed_in_alternative_texts_is_that_of_the_benchmark():
     data = json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8"))
     rows = data["parts"]["crfsuite"]["rows"]
-    ours, theirs = zip(*(row[2:4] for row in rows if re.match("eg to.*1 thread", row[0])))
+    ours, theirs = zip(*(row[2:4] for row in rows if re.match("dual to.*1 thread", row[0])))
     text = (
         f"{ours[0]:.1f} and {ours[1]:.1f} seconds, CRFsuite in {theirs[0]:.0f} and {theirs[1]:.0f}"
     )

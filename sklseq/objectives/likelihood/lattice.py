@@ -54,9 +54,9 @@ class LatticeState:
         self.pairs = scores.pairs_for("updates") or None  # an empty list: dense
         self.listed = None if self.pairs is None else self._lists(self.pairs)
         self.v, self.features = scores.triples(self.w), scores.features
-        self.links = self._links()
+        self.links = self.new_links()
 
-    def _links(self) -> tuple | None:
+    def new_links(self) -> tuple | None:
         # Transition features in the form of `lattice.pxd`, with buffers for one sequence.
         features, L = self.features, self.scores.n_labels
         if features is None or not features.n_weights:
@@ -98,7 +98,7 @@ class LatticeState:
             self.thread_buffers[k] = copies | own
         other = copy(self)
         vars(other).update(self.thread_buffers[k])
-        other.links = self._links()  # of these rows: shards share the memory
+        other.links = self.new_links()  # of these rows: shards share the memory
         for name, given in arrays.items():
             for x, own in zip(given, self.thread_buffers[k][name]):
                 np.copyto(own, x)

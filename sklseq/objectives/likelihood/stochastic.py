@@ -115,7 +115,7 @@ class StochasticLikelihood(LatticeState):
         other.penalties = part.penalties
         other.rows, other.sparse, _ = part.scores.design.entries()
         other.features = part.scores.features
-        other.links = other._links()
+        other.links = other.new_links()
         other.losses = np.zeros(len(part.weights))
         return other
 
