@@ -22,6 +22,7 @@ from sklseq.data.labels import as_label_sequences, find_codes
 from sklseq.data.segment_labels import labels_to_segments
 from sklseq.data.types import LabelsLike, TokensLike
 from sklseq.features._packed_rows import PackedRows
+from sklseq.inference.chain.large_scores import take_out_row_maxima
 from sklseq.inference.chain.linear_chain import Transitions, Workspace, best_paths, check_paths
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.objectives.scores.row_entries import RowEntries, pair_support, ranked_columns
@@ -209,6 +210,7 @@ class Decoder:
         psi, offsets, entries = self._scores(X)
         _check_lengths(np.diff(offsets), np.diff(cuts))
         codes = find_codes(flat, self.classes_)
+        take_out_row_maxima(psi[:, : len(self.classes_)])
         chain, total = self._chain, np.zeros(len(offsets) - 1)
         for s, (a, b) in enumerate(zip(offsets[:-1], offsets[1:])):
             c = codes[a:b]

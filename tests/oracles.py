@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 from scipy.special import logsumexp
@@ -61,3 +62,81 @@ def kkt_residual(w: np.ndarray, gradient: np.ndarray, l1: float) -> float:
     at_zero = np.maximum(np.abs(gradient) - l1, 0)
     off_zero = np.abs(gradient + l1 * np.sign(w))
     return float(np.where(w == 0, at_zero, off_zero).max(initial=0))
+
+
+class ExactChain:
+    """All paths of one chain, whose scores are added up in exact arithmetic.
+
+    Attributes
+    ----------
+    paths : ndarray of shape (n_paths, T), int
+        Allowed paths, best first.
+    scores : ndarray of shape (n_paths,)
+    apart : ndarray of shape (n_paths,)
+        How much less than the best path they score.
+    apart_of : dict
+        The same of each path, a tuple.
+    """
+
+    def __init__(self, emission, transition, start, end):
+        self.arguments = (emission, transition), {"start": start, "end": end}
+        T, L = emission.shape
+        steps = np.broadcast_to(transition, (T, *transition.shape[-2:]))
+        exact = {}
+        for path in itertools.product(range(L), repeat=T):
+            terms = [start[path[0]], end[path[-1]], *emission[np.arange(T), path]]
+            terms += [steps[t, path[t - 1], path[t]] for t in range(1, T)]
+            if min(terms) > -np.inf:
+                exact[path] = sum(map(Fraction, map(float, terms)))
+        order = sorted(exact, key=exact.__getitem__, reverse=True)
+        self.paths, self.shape = np.array(order, dtype=int).reshape(-1, T), (T, L)
+        self.scores = np.array([float(exact[path]) for path in order])
+        self.apart = np.array([float(exact[order[0]] - exact[path]) for path in order])
+        self.apart_of = dict(zip(order, self.apart))
+        self.p = np.exp(-self.apart)
+        self.log_z = self.scores[:1] + np.log(self.p.sum() or 1)
+        self.p /= self.p.sum() or 1
+
+    def is_moderate(self) -> bool:
+        """Whether there is a path, and the best one has no large difference in any row."""
+        emission, transition = self.arguments[0]
+        if not len(self.paths):
+            return False
+        T, L = self.shape
+        terms = np.zeros((T, L, L)) + transition
+        on = np.zeros(terms.shape, dtype=bool)
+        for path in self.paths:
+            on[np.arange(1, T), path[:-1], path[1:]] = True
+        used = np.array([[(self.paths[:, t] == j).any() for j in range(L)] for t in range(T)])
+        psi = emission.copy()
+        best, rows = self.paths[0], np.arange(T)
+        gaps = np.where(used, psi, -np.inf).max(axis=1) - psi[rows, best]
+        steps = (
+            np.where(on, terms, -np.inf).max(axis=(1, 2))[1:] - terms[rows[1:], best[:-1], best[1:]]
+        )
+        return max(gaps.max(), steps.max()) < 1e4
+
+    @property
+    def marginals(self) -> np.ndarray:
+        labels = self.paths[:, :, None] == np.arange(self.shape[1])
+        return np.einsum("p,ptj->tj", self.p, labels)
+
+    @property
+    def pairs(self) -> np.ndarray:
+        found = np.zeros((self.shape[1],) * 2)
+        for t in range(1, self.shape[0]):
+            np.add.at(found, (self.paths[:, t - 1], self.paths[:, t]), self.p)
+        return found
+
+    @property
+    def entropy(self) -> float:
+        p = self.p[self.p > 0]
+        return float(-(p @ np.log(p)))
+
+    @property
+    def max_marginals(self) -> np.ndarray:
+        best = np.full(self.shape, -np.inf)
+        for path, score in zip(self.paths, self.scores):
+            at = np.arange(len(path)), path
+            best[at] = np.maximum(best[at], score)
+        return best

@@ -88,6 +88,12 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
             allowed = PartialLabels.read(known, X, "known").allowed(self.classes_)
         return ScoredRows(X, *self._design(X), self._chain_weights(), allowed, self.n_jobs)
 
+    def _relative_potentials(self, X: SequencesLike) -> Potentials:
+        # Without the maxima of rows with large scores, for questions about differences.
+        rows = self._scored(self._read(X))
+        rows.relative = True
+        return rows.potentials()
+
     def potentials(self, X: SequencesLike, *, continued: ArrayLike | None = None) -> Potentials:
         """Scores of each label at each row, and of transitions, starts and ends.
 
@@ -310,10 +316,13 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
             shape (k, n_steps).
         """
         rows = self._scored(self._read(X))
+        rows.relative = self._scores_are_relative
         emission, transition, start, end, offsets = rows.potentials()
         paths = nbest(emission, transition, offsets, n, start=start, end=end)
         log_z = self._log_normalisers(rows)
         return [(chosen_labels(self, codes), s - z) for (codes, s), z in zip(paths, log_z)]
+
+    _scores_are_relative = False
 
     def _log_normalisers(self, rows: ScoredRows) -> np.ndarray:
         return np.zeros(len(rows.X))  # scores are no log-probabilities

@@ -15,6 +15,7 @@ from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.estimators.decode_blocks import BlockDecoder, different_lengths
 from sklseq.estimators.validation import check_room
 from sklseq.inference.chain.expectation import BlockChain, FilteredBlock, entropy_of_blocks
+from sklseq.inference.chain.large_scores import take_out_row_maxima
 from sklseq.inference.chain.linear_chain import check_paths
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.objectives.scores.transition_features import transition_scores
@@ -144,6 +145,7 @@ class BlockSums:
                 psi[0] += chain.chain.start
             if last:
                 psi[-1] += chain.chain.end
+            take_out_row_maxima(psi[:, : self.L])  # answers are no absolute scores
             entries = self.decoder.entries(rows, first)
             yield psi, None if entries is None else KeptEntries(entries)
             first = False

@@ -52,7 +52,7 @@ class KernelTagger(BaseTagger):
         -----
         See :func:`~sklseq.inference.max_marginals`, which costs O(n_rows · n_labels²) time.
         """
-        emission, transition, start, end, offsets = self.potentials(X)
+        emission, transition, start, end, offsets = self._relative_potentials(X)
         scores = max_marginals(emission, transition, offsets, start=start, end=end)
         scores -= scores.max(axis=1, keepdims=True)
         return list(cut_rows(scores.astype(emission.dtype, copy=False), offsets))

@@ -603,6 +603,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         X = self._read(X)
         codes = find_codes(read_labels(y, X), self.classes_)
         rows = self._scored(X)
+        rows.relative = True
         emission, transition, start, end, offsets = rows.potentials()
         unseen, codes = codes < 0, np.maximum(codes, 0)
         score = emission[np.arange(X.n_rows), codes].astype(np.float64)
@@ -613,6 +614,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         score[unseen] = -np.inf
         total = np.bincount(np.repeat(np.arange(len(X)), X.lengths), score, minlength=len(X))
         return total - rows.sums()
+
+    _scores_are_relative = True  # log-probabilities
 
     def _log_normalisers(self, rows: ScoredRows) -> np.ndarray:
         return rows.sums()

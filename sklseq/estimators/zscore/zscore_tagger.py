@@ -642,7 +642,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         """
         rows = self._read(X)
         codes = self._encode(y, rows)
-        emission, transition, start, end, offsets = self.potentials(X)
+        emission, transition, start, end, offsets = self._relative_potentials(X)
         allowed = Constraints(*(np.isfinite(scores) for scores in (transition, start, end)))
         first, last, _ = row_positions(offsets)
         emission = emission.astype(np.float64)

@@ -152,6 +152,7 @@ def expected_features(
     log_z, mean, covariance, h = (list(x) for x in zip(*answers)) if answers else ([],) * 4
     log_z = np.array(log_z, dtype=np.float64)
     check_paths(log_z)
+    log_z += chain.shift
     if order == 2:
         covariance = np.reshape(covariance, (len(log_z), M, M))
     return ExpectedFeatures(
@@ -321,15 +322,18 @@ class _Blocks:
         transition, start, end = self.given
         transition = transition if rows is None else rows
         ends = (None if self.n else start), (end if last else None)
-        emission, chain, offsets = check_chain(emission, transition, None, *ends)
+        emission, chain, offsets = check_chain(
+            emission, transition, None, *ends, continued=self.n > 0
+        )
         T, L = emission.shape
         if T == 0:
             raise ValueError(f"The block that begins at row {self.n} has no rows; leave it out.")
         row = _features(features, "row_features", (T, L))
         pair = _features(self.pair_features, "pair_features", (L, L))
         row, pair = _same_number(row, pair, T, L)
+        self.log_z += float(np.sum(chain.shift))
         plain = PlainScores(emission.astype(np.float64), _double(chain), offsets)
-        psi, score = plain.psi, plain.score
+        psi, score, rows = plain.psi, plain.score, None if rows is None else chain.rows
         if self.n:
             with np.errstate(divide="ignore"):
                 psi = np.concatenate([np.log(self.p)[None], psi])

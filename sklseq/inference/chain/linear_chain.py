@@ -17,6 +17,12 @@ from sklseq._lib.cpu import load_kernel
 from sklseq.data.sequences import as_numbers, check_offsets
 from sklseq.data.types import ArrayLike, RandomState
 from sklseq.inference.chain.halves import SharedRows, best_path_in_parts, sums_by_halves
+from sklseq.inference.chain.large_scores import (
+    LARGE,
+    has_large,
+    take_out_constants,
+    take_out_of_sequences,
+)
 from sklseq.inference.chain.row_transitions import RowTransitions, TransitionLike, row_scores
 from sklseq.inference.chain.sparse_transitions import (
     ListedFactors,
@@ -87,9 +93,12 @@ class Transitions:
     ----------
     rows : RowTransitions or None
         Scores of single rows, of the same type as the others; ``pairs`` is then None.
+    shift : ndarray of shape (n_sequences,), or 0
+        What the scores of all paths of each sequence have lost, see ``large_scores.py``.
     """
 
     rows: RowTransitions | None = None
+    shift: np.ndarray | float = 0.0
 
     def __init__(
         self, transition: np.ndarray, start=None, end=None, dtype=np.float64,
@@ -154,6 +163,13 @@ class Transitions:
         """Add start and end scores to the first and last row of each sequence, in place."""
         if self.has_ends:
             _chain.fold_boundaries(psi, offsets, self.start, self.end)
+
+    def without_ends(self) -> Transitions:
+        """A copy without start and end scores, for rows to which they have been added."""
+        chain = copy(self)
+        chain.start, chain.end = np.zeros_like(self.start), np.zeros_like(self.end)
+        chain.has_ends = False
+        return chain
 
     def pad_rows(self, emission: np.ndarray) -> np.ndarray:
         """A padded, writable copy of emission scores."""
@@ -222,7 +238,10 @@ class Workspace:
             log_alpha = np.empty((at.stop - at.start, L))
             if self.exact is None:
                 self.exact = np.zeros((chain.width, chain.width))
-            log_z[s] = _chain.forward_backward_log(
+            own = None if rows is None else rows.part(at.start, at.stop)
+            alone = np.array([0, len(log_alpha)])
+            shift = take_out_of_sequences(psi[at, :L], alone, chain.score[:L, :L], own)
+            log_z[s] = shift.sum() + _chain.forward_backward_log(
                 psi[at], chain.score, 0.0 if weights is None else weights[s], self.exact,
                 log_alpha, row_scores(rows, at.start, at.stop, chain.width),
             )  # fmt: skip
@@ -407,6 +426,7 @@ def forward_backward(
         local = offsets[a : b + 1] - first
         work.forward_backward(psi[first:last], local, weights[a:b], chain, log_z[a:b], rows)
     check_paths(log_z)
+    log_z += chain.shift
     return Marginals(log_z, psi[:, : chain.n_labels].copy(), work.pairwise_sum(chain))
 
 
@@ -454,12 +474,12 @@ def viterbi(
     >>> viterbi(np.array([[1.0, 0.0], [0.0, 0.5], [1.0, 0.0]]), np.eye(2))
     (array([0, 0, 0], dtype=int32), array([4.]))
     """
-    emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
+    emission, chain, offsets = check_chain(emission, transition, offsets, start, end, best=True)
     chain.find_pairs(len(emission), "maxima")
     psi = chain.pad_rows(emission)
     labels, scores = best_paths(psi, offsets, chain, chain.rows)
     check_paths(scores)
-    return labels, scores
+    return labels, scores + chain.shift
 
 
 def best_paths(
@@ -546,7 +566,8 @@ def nbest(
     emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
     answers = [nbest_of_one(one, int(n)) for one in PlainScores(emission, chain, offsets)]
     check_paths(np.array([0.0 if len(scores) else -np.inf for _, scores in answers]))
-    return answers
+    shifts = np.zeros(len(answers)) + chain.shift
+    return [(labels, scores + x) for (labels, scores), x in zip(answers, shifts)]
 
 
 def nbest_of_one(one: tuple, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -688,10 +709,12 @@ class PlainScores:
 
     @classmethod
     def of_potentials(cls, emission, transition, start, end, offsets) -> PlainScores:
-        """Scores of a model, which need no check."""
+        """Scores of a model, which need no check; scores of paths may lose a constant."""
         rows = transition if isinstance(transition, RowTransitions) else None
         chain = Transitions(transition if rows is None else rows.shared, start, end, emission.dtype)
         chain.rows = rows
+        if has_large(emission):
+            emission, chain = take_out_constants(emission, chain, offsets)
         return cls(emission, chain, offsets)
 
     def __len__(self) -> int:
@@ -704,7 +727,14 @@ class PlainScores:
         return self.psi[a:b], self.score, row_scores(self.rows, a, b, len(self.score))
 
 
-def check_chain(emission, transition, offsets, start, end, online=False):
+def check_chain(
+    emission, transition, offsets, start, end, online=False, continued=False, best=False
+):
+    """Check scores; return (emission, chain, offsets), without large constants.
+
+    ``online``: as given, within the limits of online decoding. ``continued``: the first row has a
+    transition too. ``best``: for Viterbi's recursion, which takes out maxima of prefixes itself.
+    """
     emission = as_numbers(emission, "emission")
     dtype = np.float32 if emission.dtype == np.float32 else np.float64
     emission = check_scores(emission, "emission", (None, None), dtype)
@@ -715,14 +745,21 @@ def check_chain(emission, transition, offsets, start, end, online=False):
     start = None if start is None else check_scores(start, "start", (L,), dtype)
     end = None if end is None else check_scores(end, "end", (L,), dtype)
     offsets = check_offsets([0, len(emission)] if offsets is None else offsets, len(emission))
-    if not online:  # online decoding has its own limits
-        entries = None if rows is None else rows.score
-        check_sums(
-            2 * len(emission) + 2, emission=emission, transition=transition, start=start, end=end,
-            entries=entries,
-        )  # fmt: skip
     chain = Transitions(transition, start, end, dtype)
     chain.rows = rows
+    if online:
+        return emission, chain, offsets
+    given = {
+        "emission": emission, "transition": transition, "start": start, "end": end,
+        "entries": None if rows is None else rows.score,
+    }  # fmt: skip
+    large = check_sums(2 * len(emission) + 2, **given)
+    if best and dtype == np.float32:
+        # Ties as in online decoding. Only maxima on no allowed path mislead the recursion much.
+        forbid = any(x is not None and x.min(initial=0) == -np.inf for x in given.values())
+        large = large if forbid else large - {"emission"}
+    if large:
+        emission, chain = take_out_constants(emission, chain, offsets, continued)
     return emission, chain, offsets
 
 
@@ -744,20 +781,26 @@ def check_transition(transition: Any, n_rows: int, L: int, dtype: Any) -> tuple:
     return check_scores(rows.shared, "shared of transition", (L, L), dtype), rows
 
 
-def check_sums(n_terms: int, **scores) -> None:
-    """Raise if a sum of ``n_terms`` scores can overflow, or a sum of three in their own type."""
-    scores = {name: x for name, x in scores.items() if x is not None}
+def check_sums(n_terms: int, **scores) -> set[str]:
+    """Raise if a sum of ``n_terms`` differences of scores can overflow, or of three in their type.
+
+    Returns the names of those so large that sums with them should lose their constants.
+    """
+    large = set()
     for name, x in scores.items():
-        largest = 0.99 * min(np.finfo(x.dtype).max / 3, np.finfo(np.float64).max / n_terms)
-        if x.max(initial=0) <= largest and x.min(initial=0) >= -largest:
+        if x is None:
             continue
-        wrong = (np.abs(x) > largest) & (x > -np.inf)
-        if wrong.any():
+        largest = 0.99 / 2 * min(np.finfo(x.dtype).max / 3, np.finfo(np.float64).max / n_terms)
+        size = max(x.max(initial=0), -x.min(initial=0))
+        if size > largest and (wrong := (np.abs(x) > largest) & (x > -np.inf)).any():
             where = tuple(int(i) for i in np.argwhere(wrong)[0])
             raise ValueError(
                 f"Scores must be from -{largest:.3g} to {largest:.3g}, so that sums of {x.dtype} "
                 f"do not overflow, or -inf (forbidden); {name} has {x[where]} at {where}."
             )
+        if size > LARGE and has_large(x):
+            large.add(name)
+    return large
 
 
 def check_scores(scores, name: str, shape: tuple, dtype) -> np.ndarray:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from sklseq.data.types import ArrayLike
+from sklseq.inference.chain.large_scores import steps_of_sequences
 from sklseq.inference.chain.linear_chain import PlainScores, check_chain, check_paths
 from sklseq.inference.chain.row_transitions import TransitionLike
 
@@ -68,7 +67,7 @@ def max_marginals(
     plain = PlainScores(emission, chain, offsets)
     psi, score = plain.psi, plain.score
     delta, beta = psi.copy(), np.zeros_like(psi)
-    steps = list(_steps(offsets, max(MOST // score.size, 1)))
+    steps = list(steps_of_sequences(offsets, max(MOST // score.size, 1)))
     for rows in steps:
         score = score if plain.rows is None else plain.rows.take(rows)
         delta[rows] += (delta[rows - 1][:, :, None] + score).max(axis=1)
@@ -79,14 +78,5 @@ def max_marginals(
     best = np.zeros(len(offsets) - 1)
     best[np.diff(offsets) > 0] = delta[last].max(axis=1)
     check_paths(best)
-    return delta + beta
-
-
-def _steps(offsets: np.ndarray, width: int) -> Iterator[np.ndarray]:
-    # Rows t = 1, 2, … of up to `width` sequences of similar lengths at a time, longest first.
-    lengths = np.diff(offsets)
-    order = np.argsort(-lengths, kind="stable")
-    for a in range(0, len(order), width):
-        first, size = offsets[:-1][order[a : a + width]], lengths[order[a : a + width]]
-        for t in range(1, int(size[0])):
-            yield first[: np.searchsorted(-size, -t)] + t
+    shift = np.repeat(np.zeros(len(best)) + chain.shift, np.diff(offsets))
+    return delta + beta + shift[:, None]

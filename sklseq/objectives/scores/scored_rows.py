@@ -15,6 +15,11 @@ from sklseq.data.labels import cut_rows
 from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import Sequences, check_finite
 from sklseq.inference.chain.halves import SharedRows
+from sklseq.inference.chain.large_scores import (
+    has_large,
+    take_out_of_sequences,
+    take_out_row_maxima,
+)
 from sklseq.inference.chain.linear_chain import (
     Transitions,
     Workspace,
@@ -94,7 +99,16 @@ class ScoredRows:
         The labels that are allowed at each row; None: all.
     n_jobs : int or None
         Number of threads.
+
+    Attributes
+    ----------
+    relative : bool
+        Whether :meth:`potentials` and :meth:`sums` subtract the maxima of rows with large scores.
+        Differences between scores and log Z then keep their digits. Set by the caller;
+        :meth:`potentials` sets it to False if there are no large scores.
     """
+
+    relative = False
 
     def __init__(
         self, X: Sequences, design: Any, W: np.ndarray, weights: ChainWeights,
@@ -111,11 +125,17 @@ class ScoredRows:
         ``threads``: those that work on these together; None: one thread.
         """
         chain = self._chain("maxima")
-        entries = self._entries(chain)
+        entries, L = self._entries(chain), chain.n_labels
 
         def decode(a, b, psi, offsets, shared):
             rows, _ = entries(self.X.offsets[a], offsets)
-            codes, scores = best_paths(psi, offsets, chain, rows, shared)
+            inner, together = chain, shared
+            if self.allowed is not None and has_large(psi[:, :L]):
+                # Labels that cannot go on to known ones must not be the maxima of rows.
+                chain.fold_boundaries(psi, offsets)
+                take_out_of_sequences(psi[:, :L], offsets, chain.score[:L, :L], rows)
+                inner, together = chain.without_ends(), None
+            codes, scores = best_paths(psi, offsets, inner, rows, together)
             check_paths(scores, a, self.allowed is not None)
             keep(a, b, codes, offsets, None if shared is None else shared.threads)
 
@@ -147,6 +167,8 @@ class ScoredRows:
         def forward_backward(a, b, psi, offsets, shared):
             threads = None if shared is None else shared.threads
             rows, highest = entries(at[a], offsets)
+            if self.relative:
+                take_out_row_maxima(psi[:, :L])
             scaled = chain if rows is None else copy(chain).exponentiate(highest)
             with pool.buffer() as work:
                 work.threads = threads
@@ -170,6 +192,9 @@ class ScoredRows:
             emission[X.offsets[a] : X.offsets[b]] = psi[:, :L]
 
         self._map(keep)
+        if self.relative:
+            self.relative = has_large(emission)
+            take_out_row_maxima(emission)
         if coef is not None:
             continued = np.zeros(len(X), dtype=bool) if continued is None else continued
             entries = self.weights.entries_of_parts(X, continued)

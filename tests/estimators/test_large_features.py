@@ -1,0 +1,87 @@
+"""One feature of 10^3 to 10^300: answers about the other rows keep their digits.
+
+The answers are those of enumeration in exact arithmetic, from the potentials.
+"""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from sklseq import CRFTagger, HMSVMTagger, RowBlocks, ZScoreTagger
+from tests.oracles import ExactChain
+
+POWERS = [3, 12, 15, 17, 20, 100, 300]
+TAGGERS = {
+    "crf": CRFTagger(l2=0.1),
+    "constraints": CRFTagger(l2=0.1, constraints=[(0, 2), (2, 0)]),
+    "hmsvm": HMSVMTagger(random_state=0),
+    "zscore": ZScoreTagger(probability=True),
+}
+
+
+def data(seed, n, T=4):
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=(T, 3)) for _ in range(n)]
+
+
+@cache
+def fitted(name):
+    X = data(0, 30)
+    y = [np.argmax(x * [1, 1.5, 1], axis=1).tolist() for x in X]
+    if name == "constraints":
+        y = [[j if j == i else 1 for i, j in zip([1, *q], q)] for q in y]
+    return TAGGERS[name].fit(X, y)
+
+
+@pytest.mark.parametrize("name", TAGGERS)
+@pytest.mark.parametrize("power", POWERS)
+def test_answers_are_those_of_exact_arithmetic(name, power):
+    model = fitted(name)
+    for seed, x in enumerate(data(1, 6)):
+        x[seed % 4, seed % 3] = (-1) ** seed * 10.0**power
+        if seed == 5:
+            x[0] = 10.0**power
+        emission, transition, start, end, _ = model.potentials([x])
+        exact = ExactChain(emission, transition, start, end)
+        if not exact.is_moderate():
+            continue
+        best = model.predict([x])[0]
+        assert exact.apart_of[tuple(best)] < 1e-9
+        paths, scores = model.predict_nbest([x], 5)[0]
+        apart = [exact.apart_of[tuple(path)] for path in paths]
+        assert_allclose(apart, exact.apart[: len(apart)], rtol=1e-12, atol=1e-9)
+        known = [None, None, None, (best[3] + 1) % 3]
+        given = [p for p in exact.paths if p[3] == known[3]]
+        if given and exact.apart_of[tuple(given[0])] < 1e3:
+            path = model.predict([x], known=[known])[0]
+            assert exact.apart_of[tuple(path)] - exact.apart_of[tuple(given[0])] < 1e-9
+        path = model.predict([x], valid=lambda q: q.count(1) == 1, handle_invalid="best")[0]
+        wanted = next((p for p in exact.paths if list(p).count(1) == 1), path)
+        if exact.apart_of[tuple(wanted)] < 1e3:
+            assert exact.apart_of[tuple(path)] - exact.apart_of[tuple(wanted)] < 1e-9
+        if name not in ("hmsvm", "zscore"):
+            sums_of_crf(model, x, exact, paths, scores)
+
+
+def sums_of_crf(model, x, exact, paths, scores):
+    apart = exact.apart[: len(paths)]
+    log_p = -apart - np.log(np.exp(-exact.apart).sum())
+    close = {"rtol": 1e-12, "atol": 1e-9}
+    assert_allclose(scores, log_p, **close)
+    several = [x] * len(paths)
+    assert_allclose(model.predict_log_proba_sequence(several, paths), log_p, **close)
+    blocks = [RowBlocks(lambda x=x: iter([x[:2], x[2:]])) for x in several]
+    assert_allclose(model.predict_log_proba_sequence(blocks, paths), log_p, **close)
+    assert_allclose(model.predict_proba([x])[0], exact.marginals, atol=1e-9)
+    assert_allclose(model.predict_proba(blocks[:1])[0], exact.marginals, atol=1e-9)
+    assert_allclose(model.path_entropy([x]), exact.entropy, atol=1e-9)
+    drawn = model.sample([x], 300, random_state=0)[0]
+    for j in range(3):
+        p = exact.marginals[:, j]
+        assert (np.abs((drawn == j).mean(axis=0) - p) <= 0.01 + 0.3 * np.sqrt(p)).all()
+    found = model.predict_segment_proba([x], [[(0, 2, int(exact.paths[0, 0]))]])[0]
+    runs = (exact.paths[:, :2] == exact.paths[0, 0]).all(axis=1)
+    runs &= exact.paths[:, 2] != exact.paths[0, 0]
+    assert_allclose(found, [exact.p[runs].sum()], atol=1e-9)
