@@ -286,3 +286,48 @@ def test_a_huge_C_is_refused():
         ValueError, match=r"at most 1e100 \(np.inf for a hard margin\); got 1e\+300"
     ):
         HMSVMTagger(solver="smoothing", C=1e300).fit(X, y)
+
+
+def noisy_labels(seed, units, offset=0.0):
+    """Rows whose means differ by label, with columns in these units."""
+    rng = np.random.default_rng(seed)
+    means, y = rng.normal(size=(3, 10)), [rng.integers(0, 3, 15) for _ in range(20)]
+    X = [(means[labels] + 1.5 * rng.normal(size=(15, 10))) * units + offset for labels in y]
+    return X, y
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("units", "offset"), [(1.0, 0.0), (100.0, 0.0), (10.0 ** np.linspace(-2, 3, 10), 0.0),
+                          (1.0, 1000.0), (10.0 ** np.linspace(-2, 3, 10), 50.0)],
+)  # fmt: skip
+def test_few_dense_rows_in_any_units_are_solved_to_tol(seed, units, offset):
+    X, y = noisy_labels(seed, units, offset)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tagger = HMSVMTagger(random_state=0).fit(X, y)
+    assert tagger.dual_gap_ <= 0.01 * tagger.objective_
+    is_large = not np.isscalar(units) or units > 1 or offset > 0
+    assert tagger.solver_ == ("smoothing" if is_large else "bcfw")
+    parts = [tagger.coef_, tagger.transition_, tagger.start_, tagger.end_]
+    total, ends = (
+        0.5 * sum(np.sum(part**2) for part in parts),
+        dict(zip(("start", "end"), parts[2:])),
+    )
+    for rows, truth in zip(X, y):
+        emission, at = rows @ tagger.coef_, np.arange(15)
+        _, best = viterbi(emission + (truth[:, None] != np.arange(3)), parts[1], **ends)
+        own = emission[at, truth].sum() + parts[1][truth[:-1], truth[1:]].sum()
+        total += np.squeeze(best) - own - parts[2][truth[0]] - parts[3][truth[-1]]
+    assert tagger.objective_ == pytest.approx(total, rel=1e-6)
+
+
+def test_a_path_takes_the_solver_of_each_c():
+    X, y = noisy_labels(0, 3.0)
+    Cs, folds = [0.1, 1.0, 10.0, 100.0], [(np.arange(12), np.arange(12, 20))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = HMSVMTaggerCV(Cs=Cs, cv=folds, random_state=0).fit(X, y)
+    for C, score in zip(Cs, found.scores_[0]):
+        plain = HMSVMTagger(C=C, tol=1e-4, solver="smoothing").fit(X[:12], y[:12])
+        assert score == pytest.approx(plain.score(X[12:], y[12:]), abs=0.03)

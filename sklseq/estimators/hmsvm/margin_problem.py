@@ -43,6 +43,9 @@ LONG, LONG_SPARSE, MANY = 200, 1000, 1000
 # Largest number of dense columns, and smallest number of rows, with which "auto" is "smoothing" for
 # any lengths: few weights need few iterations of L-BFGS, and "bcfw" needs more passes for larger C.
 FEW_COLUMNS, MANY_ROWS = 100, 1000
+# C times the largest mean square of a dense column from which "auto" is "smoothing", for up to MANY
+# columns: "bcfw" then needs thousands of passes, and often ends far from the minimum.
+UNSCALED = 100
 WITHOUT_DUAL = ("perceptron", "smoothing")  # solvers without α of labelings
 # Effort of "bcfw" on each sequence, and on all sequences between two passes. With the linear kernel
 # most time goes into reading the scores of a sequence: several searches pay, and so do further
@@ -87,7 +90,7 @@ class MarginProblem:
         self.rows, weights = source.given
         check_magnitude(self.rows, "HMSVMTagger")
         allowed = source.allowed(tagger.constraints, source.classes)
-        self.solver = self._choose_solver()
+        self.solver = choose_solver(tagger, source.X)
         loss, gamma = path_loss(tagger, source), 1.0
         if self.solver == "perceptron":
             loss = PathLoss(np.zeros_like(loss.cost), 0.0)
@@ -104,23 +107,6 @@ class MarginProblem:
         self.objective = self._objective(codes, weights, loss, allowed)
         if tagger.warm_start and hasattr(tagger, "support_index_"):
             self.objective.start_from(self._previous_paths(), allowed)
-
-    def _choose_solver(self) -> str:
-        tagger, X = self.tagger, self.source.X
-        is_large = X.is_sparse and X.shape[1] > MANY and tagger.kernel == "linear"
-        least = LONG_SPARSE if is_large else LONG
-        reason = _no_smoothing(tagger)
-        if tagger.solver == "smoothing" and reason:
-            raise ValueError(f"solver='smoothing' cannot have {reason}; use solver='bcfw'.")
-        if tagger.solver != "auto":
-            return tagger.solver
-        is_long = float(X.lengths @ X.lengths) >= least * X.n_rows
-        if tagger.kernel != "linear" and not fits(X.n_rows, tagger.cache_size):
-            return "bcfw"
-        has_few_weights = tagger.kernel == "linear" and not X.is_sparse
-        has_few_weights &= X.shape[1] <= FEW_COLUMNS
-        wins = is_long or (has_few_weights and X.n_rows >= MANY_ROWS)
-        return "smoothing" if wins and not reason else "bcfw"
 
     @property
     def averaging(self) -> int:
@@ -319,6 +305,31 @@ def check_kernel_of_roles(tagger: Any, roles: np.ndarray | None) -> None:
             "Transition features, which X or transition_features gives, have weights of their own "
             f"and need kernel='linear'; got kernel={tagger.kernel!r:.40}."
         )
+
+
+def choose_solver(tagger: Any, X: Sequences) -> str:
+    """Return ``solver``, or the one that "auto" stands for."""
+    is_large = X.is_sparse and X.shape[1] > MANY and tagger.kernel == "linear"
+    least = LONG_SPARSE if is_large else LONG
+    reason = _no_smoothing(tagger)
+    if tagger.solver == "smoothing" and reason:
+        raise ValueError(f"solver='smoothing' cannot have {reason}; use solver='bcfw'.")
+    if tagger.solver != "auto":
+        return tagger.solver
+    is_long = float(X.lengths @ X.lengths) >= least * X.n_rows
+    if tagger.kernel != "linear" and not fits(X.n_rows, tagger.cache_size):
+        return "bcfw"
+    wins = is_long
+    if tagger.kernel == "linear" and not X.is_sparse and X.shape[1] <= MANY:
+        wins |= X.shape[1] <= FEW_COLUMNS and X.n_rows >= MANY_ROWS
+        wins = wins or tagger.C * _mean_square(X.rows) >= UNSCALED
+    return "smoothing" if wins and not reason else "bcfw"
+
+
+def _mean_square(rows: np.ndarray) -> float:
+    # The largest mean square of a column.
+    squares = np.einsum("ij,ij->j", rows, rows, dtype=np.float64)
+    return float(squares.max(initial=0.0)) / max(len(rows), 1)
 
 
 def _no_smoothing(tagger: Any) -> str:
