@@ -285,7 +285,7 @@ FAULTS = [
     ("estimators/hmsvm/margin_problem.py", "coef[self._used_rows()] =", "coef[: len(weights)] =", "test_smoothing"),
     ("objectives/margin/smoothed.py", "self.weights[:] = 2 * self.temperature", "self.weights[:] = self.temperature", "test_smoothing"),
     ("objectives/margin/smoothed.py", "self.weights**2 / (4 * self.given)", "self.weights**2 / (8 * self.given)", "test_smoothing"),
-    ("estimators/hmsvm/margin_path.py", "self.problem.averaging:", "False:", "test_penalty_search"),
+    ("estimators/hmsvm/margin_path.py", "self.problem.averaging or", "False or", "test_penalty_search"),
     ("estimators/crf/crf_tagger_cv.py", "np.argsort(-values, kind", "np.argsort(values, kind", "test_penalty_search"),
     ("estimators/validation.py", "if unknown and not", "if False and not", "test_wrong_calls"),
     ("data/labels.py", "if label.endswith(\"\\0\")", "if label == \"\\0\"", "test_label_nul"),
