@@ -417,6 +417,7 @@ FAULTS = [
     ("inference/chain/linear_chain.py", "if size > largest and (wrong", "if size < largest and (wrong", "test_inference_input"),
     ("inference/chain/large_scores.py", "lost[first, 3:5] = 0", "lost[first, 3:4] = 0", "test_large_scores"),
     ("inference/chain/large_scores.py", "-np.inf\n    lost = np", "psi[0, 0]\n    lost = np", "test_large_scores"),
+    ("inference/segment/segmentations.py", "(self.kind == OPEN_BOTH) & (self.stop", "(self.kind <= OPEN_BOTH) & (self.stop", "test_large_segment_scores"),
     ("objectives/scores/scored_rows.py", "self.relative = has_large(emission)", "self.relative = False", "test_large_features"),
     # Decoding, containers and readers, in Python
     ("inference/chain/sparse_transitions.py", "np.maximum(np.exp(score), least)", "np.exp(score)", "test_supports"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from sklseq import CRFTagger, HMSVMTagger, RowBlocks, ZScoreTagger
+from sklseq import CRFTagger, HMSVMTagger, RowBlocks, SemiCRFSegmenter, ZScoreTagger
 from tests.oracles import ExactChain
 
 POWERS = [3, 12, 15, 17, 20, 100, 300]
@@ -85,3 +85,46 @@ def sums_of_crf(model, x, exact, paths, scores):
     runs = (exact.paths[:, :2] == exact.paths[0, 0]).all(axis=1)
     runs &= exact.paths[:, 2] != exact.paths[0, 0]
     assert_allclose(found, [exact.p[runs].sum()], atol=1e-9)
+
+
+@cache
+def segmenter(loss):
+    X = data(0, 30)
+    labels = [np.argmax(x * [1, 1.5, 1], axis=1).tolist() for x in X]
+    y = [[(t, t + 1, "abc"[j]) for t, j in enumerate(q)] for q in labels]
+    model = SemiCRFSegmenter(l2=0.1, outside=None, max_segment_length=1, loss=loss)
+    return model.fit(X, y)
+
+
+@pytest.mark.parametrize("loss", ["log", "hinge"])
+@pytest.mark.parametrize("power", POWERS)
+def test_segmenters_of_single_steps_answer_as_in_exact_arithmetic(loss, power):
+    model = segmenter(loss)
+    for seed, x in enumerate(data(1, 4)):
+        x[seed, seed % 3] = (-1) ** seed * 10.0**power
+        exact = ExactChain(x @ model.coef_, model.transition_, model.start_, model.end_)
+        if not exact.is_moderate():
+            continue
+
+        def apart_of(segments, exact=exact):
+            return exact.apart_of[tuple("abc".index(label) for *_, label in segments)]
+
+        best = model.predict([x])[0]
+        assert apart_of(best) < 1e-9
+        found, scores = model.predict_nbest([x], 5)[0]
+        assert_allclose([apart_of(one) for one in found], exact.apart[:5], rtol=1e-12, atol=1e-9)
+        once = model.predict([x], valid=["a"], handle_invalid="best")[0]
+        wanted = next(p for p in exact.paths if list(p).count(0) <= 1)
+        if exact.apart_of[tuple(wanted)] < 1e3:
+            assert apart_of(once) - exact.apart_of[tuple(wanted)] < 1e-9
+        if loss == "log":
+            log_p = -exact.apart[:5] - np.log(np.exp(-exact.apart).sum())
+            assert_allclose(scores, log_p, rtol=1e-12, atol=1e-9)
+            found = model.predict_log_proba_sequence([x] * len(found), found)
+            assert_allclose(found, log_p, rtol=1e-12, atol=1e-9)
+            assert_allclose(model.predict_proba([x])[0], exact.marginals, atol=1e-9)
+            proba = model.predict_segment_proba([x], [best])[0]
+            wanted = exact.marginals[np.arange(4), exact.paths[0]]
+            assert_allclose(proba, wanted, atol=1e-9)
+        else:
+            assert_allclose(scores, exact.scores[:5], rtol=1e-12, atol=1e-9)

@@ -719,11 +719,10 @@ class SemiCRFSegmenter(
         limits = self._limits()
         data = SegmentData(X, gold, len(self.classes_), limits)
         fired = np.flatnonzero(data.label >= 0)
-        psi = data.rows.rows[fired] @ self.coef_
         of = np.repeat(np.arange(len(X)), np.diff(data.plan.cells))[fired]
         program = self._program(X)
         score = -self._sums(*program)[1]
-        np.add.at(score, of, psi[np.arange(len(fired)), data.label[fired]])
+        np.add.at(score, of, program[1][fired, data.label[fired]])
         first = np.ones(len(codes), dtype=bool)
         first[1:] = gold.sequence[1:] != gold.sequence[:-1]
         last = np.append(first[1:], True)[: len(codes)]
@@ -760,7 +759,7 @@ class SemiCRFSegmenter(
         X = self._read(X)
         plan, psi, chain = self._program(X)
         best = [nbest_of_sequence(plan, s, psi, chain, int(n)) for s in range(len(X))]
-        log_z = np.zeros(len(X))
+        log_z = -plan.lost_in_all()  # of scores; probabilities need no constants
         if fitted_parameter(self, "loss") != "hinge":
             log_z = self._sums(plan, psi, chain)[1]
         return [(self._written(found), scores - z) for (found, scores), z in zip(best, log_z)]

@@ -8,6 +8,7 @@ of single tokens, ``_segment_tokens.pyx`` and ``_segment_tokens_best.pyx`` repla
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +16,10 @@ from scipy import sparse
 
 from sklseq._lib.checks import check_number
 from sklseq._lib.cpu import load_kernel
-from sklseq.data.segment_potentials import SegmentPotentials, check_spans
+from sklseq.data.segment_potentials import OPEN_BOTH, SegmentPotentials, check_spans
 from sklseq.data.sequences import as_numbers
 from sklseq.data.types import ArrayLike, RandomState
+from sklseq.inference.chain.large_scores import has_large, take_out_row_maxima
 from sklseq.inference.chain.linear_chain import _chain as _linear_chain
 from sklseq.inference.chain.linear_chain import (
     as_generator,
@@ -122,12 +124,19 @@ class SegmentPlan:
         Number of groups of starts, summed over steps: the cost of an evaluation is
         n_states · n_labels + n_steps · n_labels². It is at most n · m, where m is the longest span
         of a potential.
+    lost : ndarray of shape (n_cells,), or None
+        What :meth:`cell_scores` has taken out of the scores of cells; None: nothing.
+    lost_at_ends : float
+        The same of start and end scores, see :func:`planned`.
 
     Notes
     -----
     If no label has a longest length, starts are kept apart only as long as a later potential
     distinguishes them: Sarawagi (2006, §3.1) with any number of groups instead of one.
     """
+
+    lost: np.ndarray | None = None
+    lost_at_ends = 0.0
 
     def __init__(self, spans: Any, n_labels: int, max_length: Any = None):
         self.n_labels, self.width = n_labels, _linear_chain.padded_width(n_labels)
@@ -256,11 +265,40 @@ class SegmentPlan:
         return sparse.csr_matrix((np.ones(len(at)), at, ends), (self.n_cells, n_rows))
 
     def cell_scores(self, scores: np.ndarray, row: np.ndarray | None = None) -> np.ndarray:
-        """Padded scores of cells from those of potentials, which are ``scores[row]``."""
-        psi = np.zeros((self.n_cells, self.width))
+        """Padded scores of cells from those of potentials, which are ``scores[row]``.
+
+        Large scores lose a constant if their cell is a step: one segment contains it, so that the
+        scores of all segmentations lose the same.
+        """
+        psi, L = np.zeros((self.n_cells, self.width)), self.n_labels
         if self.n_cells:
-            psi[:, : self.n_labels] = self.cell_matrix(len(scores), row) @ scores
+            large = has_large(scores)
+            if large:  # before the potentials of a cell are added up, and after it
+                scores, row = scores.copy() if row is None else scores[row], None
+                self.lost = np.zeros(self.n_cells)
+                self._take_out(scores, self.cell_of)
+            psi[:, :L] = self.cell_matrix(len(scores), row) @ scores
+            if large:
+                self._take_out(psi[:, :L], np.arange(self.n_cells))
         return psi
+
+    def _take_out(self, scores: np.ndarray, cell: np.ndarray) -> None:
+        # Of rows of scores, those of cells that are steps.
+        assert self.lost is not None
+        is_step = (self.kind == OPEN_BOTH) & (self.stop - self.start == 1)
+        rows = np.flatnonzero(is_step[cell])
+        of_steps = scores[rows]
+        np.add.at(self.lost, cell[rows], take_out_row_maxima(of_steps))
+        scores[rows] = of_steps
+
+    def lost_in_all(self) -> np.ndarray:
+        """What the scores of all segmentations of each sequence have lost."""
+        if self.lost is None and self.lost_at_ends == 0:
+            return np.zeros(self.n_sequences)
+        lost = np.zeros(self.n_cells) if self.lost is None else self.lost
+        ends = np.where(np.diff(self.steps) > 0, self.lost_at_ends, 0)
+        bounds = zip(self.cells[:-1], self.cells[1:], ends)
+        return np.array([math.fsum([*lost[a:b], end]) for a, b, end in bounds])
 
 
 class SegmentTransitions:
@@ -529,6 +567,7 @@ def segment_forward_backward(
         F, t = work.forward_backward(psi[cells], a, b, chain, weights[a:b], log_z[a:b])
         marginals[cells], tokens[steps] = F[:, :L], t[:, :L]
     check_segmentations(log_z)
+    log_z += plan.lost_in_all()
     first, last = work.ends[:, :L]
     return SegmentMarginals(
         log_z, marginals[plan.cell_of], tokens, work.transition_sum(chain), first, last
@@ -587,7 +626,7 @@ def segment_viterbi(
     plan, psi, chain = checked_input(spans, scores, transition, start, end, max_length)
     segments, best = best_segments(plan, psi, chain)
     check_segmentations(best)
-    return segments, best
+    return segments, best + plan.lost_in_all()
 
 
 class BestSegments:
@@ -710,7 +749,8 @@ def segment_nbest(
         answers.append(nbest_of_sequence(plan, s, psi, chain, int(n)))
         if not answers[-1][0]:
             check_segmentations(np.array([-np.inf]), s)
-    return answers
+    lost = plan.lost_in_all()
+    return [(found, scores + x) for (found, scores), x in zip(answers, lost)]
 
 
 def nbest_of_sequence(plan, s, psi, chain, n) -> tuple[list[np.ndarray], np.ndarray]:
@@ -819,6 +859,10 @@ def checked_input(spans, scores, transition, start, end, max_length):
 def planned(spans, scores, transition, ends, rows, limits):
     """Return (plan, padded scores of its cells, transitions) of checked arguments."""
     plan = SegmentPlan(spans, len(limits), limits)
+    for k, of_labels in enumerate(ends):  # every segmentation has one start and one end
+        if has_large(of_labels):
+            top = np.maximum(of_labels.max(), np.finfo(np.float64).min)
+            ends[k], plan.lost_at_ends = of_labels - top, plan.lost_at_ends + float(top)
     return plan, plan.cell_scores(scores), SegmentTransitions(transition, *ends, rows=rows)
 
 
