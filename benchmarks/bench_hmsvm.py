@@ -336,14 +336,16 @@ def searches(quick):
     }  # fmt: skip
     l2s, passes = {"l2": [0.0003, 0.001, 0.003, 0.01, 0.03, 0.1]}, {"max_iter": [3, 10, 30]}
     Cs, wide = {"C": [0.03, 0.1, 0.3, 1.0, 3.0]}, {"C": [0.3, 1.0, 3.0, 10.0, 30.0]}
+    more = {"max_iter": [30, 100, 300]}
     if quick:
         l2s, Cs, wide, passes = {"l2": [0.01]}, {"C": [0.1]}, {"C": [3.0]}, {"max_iter": [3]}
+        more = passes
     perceptron = {"solver": "perceptron", "random_state": 0}
     models = {
         "CRF, observed states": (CRFTagger(), l2s),
         "CRF, all states": (CRFTagger(all_possible_states=True), l2s),
         "perceptron, linear": (HMSVMTagger(**perceptron), passes),
-        "perceptron, poly": (HMSVMTagger(**perceptron | poly), passes),
+        "perceptron, poly": (HMSVMTagger(**perceptron | poly), more),
         "HM-SVM, linear": (HMSVMTagger(random_state=0), Cs),
         "HM-SVM, poly": (HMSVMTagger(**poly), wide),
     }
