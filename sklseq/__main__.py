@@ -16,13 +16,21 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 from sklseq import __version__
 from sklseq._lib.lines import as_lines
 from sklseq._lib.model_file import MAGIC, new_file_name, unpack_model, write_file
-from sklseq.datasets import read_conll, write_conll
-from sklseq.datasets._conll import OneColumnError, read_text
+from sklseq.datasets import read_conll
+from sklseq.datasets._conll import (
+    EncodingError,
+    OneColumnError,
+    check_start,
+    conll_text,
+    read_text,
+)
+from sklseq.datasets._conll_batches import conll_batches
 
 TAGGERS = ("CRFTagger", "HMSVMTagger", "ZScoreTagger")
 EXTRACTORS = ("TemplateFeatures", "TokenFeatures")
@@ -49,6 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except EncodingError as error:
+        _say(args, str(error).replace("; give the", "; give by --encoding the"))
+        return 1
     except (ValueError, TypeError, ImportError, OSError) as error:
         if isinstance(error, OSError) and error.strerror:
             _say(args, f"{error.filename or 'standard input or output'}: {error.strerror}")
@@ -59,6 +70,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 class UsageError(Exception):
     """Error for an invalid option; the message says which are allowed."""
+
+
+class _Sequences(NamedTuple):
+    """Sequences that follow each other in a file."""
+
+    X: list[dict[str, list[str]]]
+    y: list[list[str]] | None
+    separator: str = " "  # of the columns of the file
+    line: int = 1  # of the first token
 
 
 def _say(args: argparse.Namespace, message: str) -> None:
@@ -169,6 +189,7 @@ def _count(text: str) -> int:
 
 def _encoding(name: str) -> str:
     try:
+        "".encode(name)  # refuses "hex", which is no encoding of text
         return codecs.lookup(name).name
     except LookupError:
         raise argparse.ArgumentTypeError(f"{name!r} is not the name of an encoding") from None
@@ -316,35 +337,35 @@ def _tag(args: argparse.Namespace) -> None:
     if args.labels and args.confidence:
         raise UsageError("--confidence adds a column, but --labels writes no columns; drop one.")
     model, columns = _load(args.model)
-    if not args.text:
-        X, y = _read(args, columns)
-        _predict_and_write(args, model, X, y)
-        return
-    if len(columns) != 1:
+    if args.text and len(columns) != 1:
         raise ValueError(
             f"{args.model} reads the columns {', '.join(columns)}, and text has words only; give "
             "a column file, without --text."
         )
-    for lines in _arrived_lines(args):
-        X = [{columns[0]: line.split()} for line in lines]
-        X = X if args.labels else [x for x in X if x[columns[0]]]
-        _predict_and_write(args, model, X, None)
-        sys.stdout.flush()
+    output = _Output(args)
+    batches = _read_text(args, columns[0]) if args.text else _read(args, columns)
+    for k, batch in enumerate(batches):
+        try:
+            predicted = _labels_of(model, batch.X)
+            if args.confidence:
+                _add_confidence(args.model, model, batch.X, predicted)
+            output.write(batch, predicted)
+        except ValueError as error:
+            where = f" Sequence 0 is that of line {batch.line} of {args.file}." if k else ""
+            raise ValueError(f"{error}{where}") from error
+    output.close()
 
 
-def _predict_and_write(args: argparse.Namespace, model: Any, X: list, y: Any) -> None:
-    predicted = _labels_of(model, X)
-    if args.confidence:
-        if _is_segmenter(model) or not hasattr(model, "predict_proba"):
-            raise ValueError(
-                f"{args.model} has no probabilities of labels; give a CRFTagger, or leave out "
-                "--confidence."
-            )
-        known = {str(label): k for k, label in enumerate(model.classes_)}
-        for x, p, labels in zip(X, model.predict_proba(X), predicted):
-            codes = [known[str(label)] for label in labels]
-            x["confidence"] = [f"{p[t, code]:.4f}" for t, code in enumerate(codes)]
-    _write(args, X, y, predicted)
+def _add_confidence(path: str, model: Any, X: list, predicted: list) -> None:
+    """Add a column with the probabilities of the predicted labels."""
+    if _is_segmenter(model) or not hasattr(model, "predict_proba"):
+        raise ValueError(
+            f"{path} has no probabilities of labels; give a CRFTagger, or leave out --confidence."
+        )
+    known = {str(label): k for k, label in enumerate(model.classes_)}
+    for x, p, labels in zip(X, model.predict_proba(X), predicted):
+        codes = [known[str(label)] for label in labels]
+        x["confidence"] = [f"{p[t, code]:.4f}" for t, code in enumerate(codes)]
 
 
 def _is_segmenter(model: Any) -> bool:
@@ -362,17 +383,61 @@ def _labels_of(model: Any, X: list) -> list:
     return [segments_to_labels(found, n) for found, n in zip(predicted, lengths)]
 
 
-def _write(args: argparse.Namespace, X: list, y: Any, predicted: Any) -> None:
-    out = sys.stdout.buffer
-    if args.labels:
-        lines = "".join(" ".join(map(str, labels)) + "\n" for labels in predicted)
-        out.write(lines.encode(args.encoding))
-        return
-    separator = args.separator or " "
-    if any(" " in cell for x in X for cells in x.values() for cell in cells):
-        separator = "\t"
-    form = {"separator": separator, "encoding": args.encoding, "docstart": None}
-    write_conll(out, X, y, y_pred=predicted, **form)
+class _Output:
+    """Standard output, written after each batch.
+
+    Columns are separated as ``--separator`` says, else by spaces; but by tabs if a cell contains a
+    space or is empty. The last line of a file may be the first with such a cell: unless spaces
+    separate the columns of the input, the output is held back until one is found.
+    """
+
+    def __init__(self, args: argparse.Namespace):
+        self.args = args
+        self.separator = args.separator or " "
+        self.encoder = codecs.getincrementalencoder(args.encoding)()  # one mark of UTF-16
+        self.held: list[str] = []
+        self.is_start = True
+
+    def write(self, batch: _Sequences, predicted: Any) -> None:
+        """Write the predicted labels of a batch, after its columns."""
+        if self.args.labels:
+            self._send("".join(" ".join(map(str, labels)) + "\n" for labels in predicted))
+            return
+        if self._needs_tabs(batch, predicted):
+            held = "".join(self.held).replace(self.separator, "\t")
+            self.separator, self.held = "\t", []
+            self._send(held)
+        text = conll_text(batch.X, batch.y, predicted, self.separator, None, None)
+        if self.is_start:
+            check_start(text)
+        self.is_start = self.is_start and not text
+        if batch.separator == " " or self.separator == "\t":
+            self._send(text)
+        else:
+            self.held.append(text)
+
+    def close(self) -> None:
+        """Write what is held back."""
+        self._send("".join(self.held))
+
+    def _needs_tabs(self, batch: _Sequences, predicted: Any) -> bool:
+        if batch.separator == " " or self.separator == "\t":
+            return False
+        columns = (column for x in batch.X for column in x.values())
+        if self.separator != " ":
+            return any(" " in cell for column in columns for cell in column)
+        labels = chain(batch.y or (), predicted)
+        return any(" " in str(c) or not c for column in chain(columns, labels) for c in column)
+
+    def _send(self, text: str) -> None:
+        try:
+            sys.stdout.buffer.write(self.encoder.encode(text))
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"Character {text[error.start]!r} cannot be written as {self.args.encoding}; give "
+                "a file in utf-8."
+            ) from error
+        sys.stdout.flush()
 
 
 def _evaluate(args: argparse.Namespace) -> None:
@@ -382,8 +447,11 @@ def _evaluate(args: argparse.Namespace) -> None:
         raise UsageError("--mode strict and --scheme need each other; give both or neither.")
     if args.model is not None:
         model, columns = _load(args.model)
-        X, y = _read(args, columns)
+        batches = list(_read(args, columns))
+        X, y = [x for batch in batches for x in batch.X], None
         _check_filled(X, args.file)
+        if batches[0].y is not None:
+            y = [labels for batch in batches for labels in batch.y or ()]
         if y is None:
             raise ValueError(
                 f"{args.file} has only the {len(columns)} columns that {args.model} reads; add "
@@ -481,22 +549,36 @@ def _checked_columns(columns: list[str] | None, path: str) -> list[str]:
     return columns
 
 
-def _read(args: argparse.Namespace, columns: list[str]) -> tuple[list, list | None]:
-    """Return sequences of these columns, and the labels if the file has one more column."""
+def _read(args: argparse.Namespace, columns: list[str]) -> Iterator[_Sequences]:
+    """Yield batches of these columns, and the labels if the file has one more column."""
     advice = " If its lines are text, add --text." if _could_be_text(args, columns) else ""
+    n, is_empty = len(columns), True
     try:
-        X, _ = read_conll(_source(args.file), label=None, **_format(args))
+        for batch in conll_batches(_source(args.file), **_format(args)):
+            n_found = len(batch.sequences[0])
+            if n_found not in (n, n + 1):
+                raise ValueError(
+                    f"{args.file} has {n_found} column{'s' * (n_found != 1)}, and {args.model} "
+                    f"reads {n} ({', '.join(columns)}) with or without a label as the last column; "
+                    "give these."
+                )
+            y = [table[n] for table in batch.sequences] if n_found > n else None
+            X = [dict(zip(columns, table)) for table in batch.sequences]
+            yield _Sequences(X, y, batch.separator, batch.line)
+            is_empty = False
+    except EncodingError:
+        raise
     except ValueError as error:
         raise ValueError(f"{error}{advice}") from error
-    n, n_found = len(columns), len(X[0]) if X else len(columns)
-    if n_found not in (n, n + 1):
-        raise ValueError(
-            f"{args.file} has {n_found} columns, and {args.model} reads {n} ({', '.join(columns)}) "
-            f"with or without a label as the last column; give these.{advice}"
-        )
-    tables = [list(x.values()) for x in X]
-    y = [table[n] for table in tables] if n_found > n else None
-    return [dict(zip(columns, table)) for table in tables], y
+    if is_empty:
+        yield _Sequences([], None)
+
+
+def _read_text(args: argparse.Namespace, column: str) -> Iterator[_Sequences]:
+    """Yield the complete lines of each read as sequences of words."""
+    for number, lines in _arrived_lines(args):
+        X = [{column: line.split()} for line in lines]
+        yield _Sequences(X if args.labels else [x for x in X if x[column]], None, " ", number)
 
 
 def _could_be_text(args: argparse.Namespace, columns: list[str]) -> bool:
@@ -537,18 +619,22 @@ def _format(args: argparse.Namespace) -> dict[str, Any]:
     return {"separator": args.separator, "encoding": args.encoding}
 
 
-def _arrived_lines(args: argparse.Namespace) -> Iterator[list[str]]:
-    """Yield the complete lines of each read, so that a pipe is answered while it is written."""
+def _arrived_lines(args: argparse.Namespace) -> Iterator[tuple[int, list[str]]]:
+    """Yield the complete lines of each read, so that a pipe is answered while it is written.
+
+    With them comes the number of the first.
+    """
     left, n_read = b"", 0
     source = _source(args.file)
     with open(source, "rb") if isinstance(source, str) else nullcontext(source) as file:
         while block := file.read1(1 << 16):
             *lines, left = (left + block).split(b"\n")
             if lines:
-                yield [_decode(args, line, n) for n, line in enumerate(lines, n_read + 1)]
+                numbered = enumerate(lines, n_read + 1)
+                yield n_read + 1, [_decode(args, line, n) for n, line in numbered]
                 n_read += len(lines)
     if left:
-        yield [_decode(args, left, n_read + 1)]
+        yield n_read + 1, [_decode(args, left, n_read + 1)]
 
 
 def _decode(args: argparse.Namespace, line: bytes, number: int) -> str:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from sklseq import (
 )
 from sklseq.__main__ import main
 from sklseq.datasets import make_contacts, read_conll, write_conll
+from sklseq.datasets._conll_batches import conll_batches
 from sklseq.features import SegmentFeatures, TemplateFeatures, TokenFeatures, WindowFeatures
 from sklseq.metrics import sequence_accuracy, span_report, token_accuracy
 
@@ -53,6 +55,7 @@ def files(tmp_path_factory):
     assert main([*words, "--features", "TokenFeatures", f"{folder}/words.txt"]) == 0
     (folder / "bad").write_text("U:%x[0,0]\nU:%y\n")
     (folder / "latin").write_bytes(b"a\nna\xefve\n")
+    (folder / "utf16").write_bytes("a O\n".encode("utf-16"))
     (folder / "tokens.txt").write_text("a\nb\n")
     (folder / "empty").write_text("\n\n")
     (folder / "text").write_text("Ann sings in New York .\n")
@@ -71,12 +74,12 @@ def files(tmp_path_factory):
 def run(files, monkeypatch, capfdbinary):
     """Run a command in the folder of the files: (exit code, standard output, errors)."""
 
-    def run(command, stdin=b""):
+    def run(command, stdin=b"", encoding="utf-8"):
         monkeypatch.chdir(files)
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         code = main(shlex.split(command))
         out, err = capfdbinary.readouterr()
-        return code, out.decode(), err.decode()
+        return (code, out.decode(encoding), err.decode()) if encoding else (code, out, err)
 
     return run
 
@@ -248,6 +251,80 @@ def test_marks_in_raw_text_are_tokens(run):
     assert (code, words) == (0, ["Ann", "sings", "-DOCSTART-", "x"])
 
 
+# --- Batches -------------------------------------------------------------------------------------
+
+
+def in_blocks(monkeypatch, size):
+    monkeypatch.setattr("sklseq.__main__.conll_batches", partial(conll_batches, block=size))
+
+
+@pytest.mark.parametrize("options", ["", "--confidence", "--labels", "--separator '\t'"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("separator", [" ", "\t"])
+def test_batches_of_a_sequence_give_the_output_of_one_batch(
+    files, run, monkeypatch, options, encoding, separator
+):
+    if "separator" in options and separator == " ":
+        options = "--separator ' '"
+    X, y = read(files, "train.txt")
+    if separator == "\t":  # the first space, the first empty cell: the output needs tabs
+        X[5]["w"][1] = "New York"
+        X[3]["newline"][0] = ""
+    X[1]["w"][0] = "\ufeff"
+    for n in (16, 3):  # with these cells, and without
+        write_conll(files / "mixed", X[:n], y[:n], separator=separator, encoding=encoding)
+        command = f"tag -m two --encoding {encoding} {options} mixed"
+        whole = run(command, encoding=None)
+        in_blocks(monkeypatch, 1)
+        assert run(command, encoding=None) == whole
+        monkeypatch.undo()
+        assert (whole[0], whole[2]) == (0, b"")
+        assert len(whole[1]) > 20
+
+
+def test_an_error_comes_after_the_batches_before_it(files, run, monkeypatch):
+    tagged = run("tag -m two", b"Ann 1\nsings 0\n\n")
+    assert tagged[0] == 0
+    in_blocks(monkeypatch, 16)
+    lines = b"Ann 1\nsings 0\n\nBob\n\n"
+    code, out, err = run("tag -m two", lines)
+    assert (code, out) == (1, tagged[1])
+    assert "line 4: expected 2 columns, as in line 1, but got 1 in 'Bob'" in err
+    in_blocks(monkeypatch, 1 << 18)
+    assert run("tag -m two", lines) == (1, "", err)
+    code, out, err = run("tag -m two", b"A 1\n\nB\xff 1\n")
+    assert (code, out) == (1, "")
+    assert "line 3: byte 0xff is not utf-8 text; give by --encoding the encoding of the" in err
+
+
+def test_an_error_of_the_model_names_the_line_of_its_batch(files, run, monkeypatch):
+    class Refuses:
+        def predict(self, X):
+            if "B" in X[0]["w"]:
+                raise ValueError("Sequence 0 is wrong.")
+            return [["O"] * len(x["w"]) for x in X]
+
+    monkeypatch.setattr("sklseq.__main__._load", lambda _: (Refuses(), ["w"]))
+    in_blocks(monkeypatch, 3)
+    code, out, err = run("tag -m any", b"A\n" + b"\n" * 12 + b"B\n\n\n\n")
+    assert (code, out) == (1, "A O\n\n")
+    assert err == "sklseq tag: Sequence 0 is wrong. Sequence 0 is that of line 14 of -.\n"
+
+
+def test_columns_are_answered_while_they_are_written(files):
+    command = [sys.executable, "-m", "sklseq", "tag", "-m", "one.sklseq"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=files, **pipes) as process:
+        process.stdin.write(b"Call\nMary\n\nFax")
+        process.stdin.flush()
+        answer = [process.stdout.readline() for _ in range(3)]
+        assert [line.split(b" ")[0] for line in answer] == [b"Call", b"Mary", b"\n"]
+        process.stdout.close()  # as `head` does
+        process.stdin.write(b"\n")
+        process.stdin.close()
+    assert process.returncode == 1
+
+
 # --- Errors --------------------------------------------------------------------------------------
 
 
@@ -278,6 +355,11 @@ def test_marks_in_raw_text_are_tokens(run):
         ("tag -m templates words.txt", 1, "templates is not a model that can be loaded; give"),
         ("tag -m two --text", 1, "reads the columns w, newline"),
         ("tag -m one train.txt", 1, "train.txt has 3 columns, and one reads 1 (w)"),
+        ("tag -m two tokens.txt", 1, "tokens.txt has 1 column, and two reads 2 (w, newline) with"),
+        ("tag -m two --encoding hex plain.txt", 2, "'hex' is not the name of an encoding"),
+        ("evaluate latin", 1, "utf-8 text; give by --encoding the encoding of the file, such as"),
+        ("evaluate utf16", 1, "mark of UTF-16; give by --encoding the encoding utf-16."),
+        ("tag -m one utf16", 1, "mark of UTF-16; give by --encoding the encoding utf-16."),
         ("tag -m one text", 1, "has 6 columns, and one reads 1 (w) with or without a label"),
         ("tag -m one text", 1, "If its lines are text, add --text."),
         ("tag -m one ragged", 1, "expected 6 columns, as in line 1, but got 3 in 'Bob rains .'"),

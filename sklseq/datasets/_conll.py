@@ -15,10 +15,10 @@ import os
 import re
 import warnings
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from sklseq._lib.checks import check_names, is_number
 from sklseq._lib.lines import as_lines
@@ -35,7 +35,7 @@ _COMPRESSED = {
 }
 _ENDINGS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz"}
 
-_LONG = 1000  # tokens; longer sequences are most likely several without blank lines between
+LONG = 1000  # tokens; longer sequences are most likely several without blank lines between
 
 # Only space and tab separate cells: str.split() would also cut at no-break spaces, which do occur
 # inside tokens of real corpora.
@@ -46,6 +46,44 @@ _SPACES_BESIDE_TAB = re.compile(" *\t *")
 
 class OneColumnError(ValueError):
     """Raised if a file of one column is read with labels."""
+
+
+class EncodingError(ValueError):
+    """Raised for bytes that are not text of the encoding."""
+
+
+class TokenLines(NamedTuple):
+    """The lines of a text that hold tokens."""
+
+    lines: list[str]
+    numbers: list[int]  # of these lines, counted from 1
+    starts: list[int]  # where sequences start, as positions in `lines`
+
+
+class FirstLine(NamedTuple):
+    """The first token line of a file, which says how all of them are cut into cells."""
+
+    name: str  # of the file
+    number: int
+    separator: str
+    width: int
+
+    def split(self, tokens: TokenLines) -> Iterator[list[list[str]]]:
+        """Yield the columns of each sequence; raise if a line has another number of cells."""
+        for start, stop in pairwise([*tokens.starts, len(tokens.lines)]):
+            cells = _split_columns(tokens.lines[start:stop], self.separator, self.width)
+            if cells is None:
+                raise self._wrong_width(tokens)
+            yield cells
+
+    def _wrong_width(self, tokens: TokenLines) -> ValueError:
+        widths = [len(_split_line(line, self.separator)) for line in tokens.lines]
+        t = next(t for t, width in enumerate(widths) if width != self.width)
+        return ValueError(
+            f"{self.name}, line {tokens.numbers[t]}: expected {self.width} "
+            f"column{'s' * (self.width > 1)}, as in line {self.number}, but got {widths[t]} in "
+            f"{shorten(tokens.lines[t])!r}; repair the line, or give the separator of the file."
+        )
 
 
 def read_conll(
@@ -126,34 +164,30 @@ def read_conll(
     >>> y
     [['B-NP', 'B-VP'], ['B-VP']]
     """
-    _check_separator(separator)
+    check_separator(separator)
     _check_label(label)
     name, text = read_text(path, encoding)
-    lines, numbers, starts = _token_lines(text, separator, comment, docstart)
-    if not lines:
+    tokens = token_lines(text, separator, comment, docstart)
+    if not tokens.lines:
         return [], None if label is None else []
-    if len(starts) == 1 and len(lines) > _LONG:
-        _warn_of_one_sequence(name, lines, numbers)
-    guessed = separator is None
-    separator = separator or ("\t" if "\t" in lines[0] else " ")
-    width = len(_split_line(lines[0], separator))
+    if len(tokens.starts) == 1 and len(tokens.lines) > LONG:
+        warn_of_one_sequence(name, len(tokens.lines), tokens.numbers[0], tokens.numbers[-1])
+    first = first_line(name, tokens, separator)
+    width = first.width
     if width == 1 and label in (0, -1) and columns is None:
         raise OneColumnError(
-            f"{name}, line {numbers[0]}: {shorten(lines[0])!r} has one column, which is read "
-            "as labels; give a file with columns of tokens before it, or say that it holds tokens "
-            "only (label=None) or labels only (columns=[])."
+            f"{name}, line {first.number}: {shorten(tokens.lines[0])!r} has one column, which is "
+            "read as labels; give a file with columns of tokens before it, or say that it holds "
+            "tokens only (label=None) or labels only (columns=[])."
         )
     at = _label_position(name, label, width)
     names = _column_names(name, columns, width - (at is not None))
     X, y = [], []
-    for start, stop in pairwise([*starts, len(lines)]):
-        cells = _split_columns(lines[start:stop], separator, width)
-        if cells is None:
-            raise _wrong_width(name, lines, numbers, separator)
+    for start, cells in zip(tokens.starts, first.split(tokens)):
         if at is not None:
             y.append(cells.pop(at))
-            if guessed and separator == "\t":
-                _check_labels(name, y[-1], numbers[start:stop])
+            if separator is None and first.separator == "\t":
+                _check_labels(name, y[-1], tokens.numbers[start : start + len(y[-1])])
         X.append(dict(zip(names, cells)))
     return X, None if label is None else y
 
@@ -178,37 +212,52 @@ def read_text(path: TextLike, encoding: str) -> tuple[str, str]:
 
 
 def _decode(name: str, data: bytes, encoding: str) -> str:
-    if data.startswith(b"PK\x03\x04"):
-        raise ValueError(
-            f"{name} is a zip archive, which may hold several files; unpack it and pass one."
-        )
-    data = _decompress(name, data)
+    check_not_an_archive(name, data)
+    kind = compression_of(data)
+    if kind is not None:
+        data = decompress(name, kind, _COMPRESSED[kind][1], data)
     try:
         return data.decode(encoding)
     except (LookupError, TypeError) as error:
         raise _unknown_encoding(encoding) from error
     except UnicodeDecodeError as error:
-        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise ValueError(
-                f"{name} begins with the byte order mark of UTF-16; give the encoding utf-16."
-            ) from error
         line = data.count(b"\n", 0, error.start) + 1
+        raise not_text(name, encoding, data[:2], data[error.start], line) from error
+
+
+def check_not_an_archive(name: str, start: bytes) -> None:
+    """Refuse a zip archive, by its first bytes."""
+    if start.startswith(b"PK\x03\x04"):
         raise ValueError(
-            f"{name}, line {line}: byte 0x{data[error.start]:02x} is not {encoding} text; give "
-            "the encoding of the file, such as latin-1."
+            f"{name} is a zip archive, which may hold several files; unpack it and pass one."
+        )
+
+
+def compression_of(start: bytes) -> str | None:
+    """Return the format of compressed data, by its first bytes; None if there is none."""
+    return next((kind for kind, (magic, *_) in _COMPRESSED.items() if magic.match(start)), None)
+
+
+def decompress(name: str, kind: str, call: Callable[[Any], bytes], argument: Any) -> bytes:
+    """Return what a call that decompresses returns; raise an error that names the file."""
+    try:
+        return call(argument)
+    except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
+        raise ValueError(
+            f"{name} is not a whole {kind} file ({error}); fetch or compress it again."
         ) from error
 
 
-def _decompress(name: str, data: bytes) -> bytes:
-    for kind, (start, decompress, _) in _COMPRESSED.items():
-        if start.match(data):
-            try:
-                return decompress(data)
-            except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
-                raise ValueError(
-                    f"{name} is not a whole {kind} file ({error}); fetch or compress it again."
-                ) from error
-    return data
+def not_text(name: str, encoding: str, start: bytes, byte: int, line: int) -> EncodingError:
+    """Return the error for a byte that cannot be decoded, in a file with these first two bytes."""
+    if start in (b"\xff\xfe", b"\xfe\xff"):
+        return EncodingError(
+            f"{name} begins with the byte order mark of UTF-16; give the encoding utf-16."
+        )
+    return EncodingError(
+        f"{name}, line {line}: byte 0x{byte:02x} is not {encoding} text; give the encoding of the "
+        "file, such as latin-1."
+    )
 
 
 def _unknown_encoding(encoding: object) -> ValueError:
@@ -217,12 +266,16 @@ def _unknown_encoding(encoding: object) -> ValueError:
     )
 
 
-def _token_lines(
-    text: str, separator: str | None, comment: str | None, docstart: str | None
-) -> tuple[list[str], list[int], list[int]]:
-    """Return the token lines, their line numbers, and where sequences start."""
+def token_lines(
+    text: str,
+    separator: str | None,
+    comment: str | None,
+    docstart: str | None,
+    first_number: int = 1,
+) -> TokenLines:
+    """Return the token lines of a text that begins with line `first_number` of its file."""
     lines, numbers, starts, inside = [], [], [], False
-    for number, line in enumerate(as_lines(text), 1):
+    for number, line in enumerate(as_lines(text), first_number):
         if comment and line.startswith(comment):
             continue
         if separator is None:
@@ -240,13 +293,21 @@ def _token_lines(
             inside = True
         lines.append(line)
         numbers.append(number)
-    return lines, numbers, starts
+    return TokenLines(lines, numbers, starts)
 
 
-def _warn_of_one_sequence(name: str, lines: list[str], numbers: list[int]) -> None:
+def first_line(name: str, tokens: TokenLines, separator: str | None) -> FirstLine:
+    """Return how the first of these lines is cut into cells."""
+    line = tokens.lines[0]
+    separator = separator or ("\t" if "\t" in line else " ")
+    return FirstLine(name, tokens.numbers[0], separator, len(_split_line(line, separator)))
+
+
+def warn_of_one_sequence(name: str, n_tokens: int, first: int, last: int) -> None:
+    """Warn that the tokens of these lines are one sequence."""
     warnings.warn(
-        f"{name} has no blank line among lines {numbers[0]} to {numbers[-1]}, so its {len(lines)} "
-        "tokens are one sequence; put a blank line after each sequence.",
+        f"{name} has no blank line among lines {first} to {last}, so its {n_tokens} tokens are "
+        "one sequence; put a blank line after each sequence.",
         UserWarning,
         stacklevel=3,
     )
@@ -271,16 +332,6 @@ def _split_columns(lines: list[str], separator: str, width: int) -> list[list[st
     if len(cells) != n_ends * period + width or cells[width::period].count("\n") != n_ends:
         return None
     return [cells[i::period] for i in range(width)]
-
-
-def _wrong_width(name: str, lines: list[str], numbers: list[int], separator: str) -> ValueError:
-    widths = [len(_split_line(line, separator)) for line in lines]
-    t = next(t for t, width in enumerate(widths) if width != widths[0])
-    return ValueError(
-        f"{name}, line {numbers[t]}: expected {widths[0]} columns, as in line {numbers[0]}, but "
-        f"got {widths[t]} in {shorten(lines[t])!r}; repair the line, or give the separator of the "
-        "file."
-    )
 
 
 def _check_labels(name: str, labels: list[str], numbers: list[int]) -> None:
@@ -322,7 +373,7 @@ def _column_names(name: str, columns: Sequence[str] | None, n_columns: int) -> l
     return names
 
 
-def _check_separator(separator: str | None) -> None:
+def check_separator(separator: str | None) -> None:
     if separator is not None and (len(separator) != 1 or separator in "\r\n"):
         raise ValueError(
             f"separator must be one character other than a line end; got {separator!r}. Use ' ' "
@@ -404,7 +455,26 @@ def write_conll(
     <BLANKLINE>
     Stop B-VP
     """
-    _check_separator(separator)
+    text = conll_text(X, y, y_pred, separator, columns, docstart)
+    check_start(text)
+    if isinstance(path, io.TextIOBase):
+        path.write(text)
+    elif hasattr(path, "write"):
+        path.write(_encode(text, encoding))
+    else:
+        _replace_file(Path(path), _encode(text, encoding))
+
+
+def conll_text(
+    X: Sequence,
+    y: Sequence | None,
+    y_pred: Sequence | None,
+    separator: str,
+    columns: Sequence[str] | None,
+    docstart: str | None,
+) -> str:
+    """Return the text that `write_conll` writes for these arguments."""
+    check_separator(separator)
     names = _names_to_write(X, columns)
     labels = {what: of for what, of in (("y", y), ("y_pred", y_pred)) if of is not None}
     for what, of in labels.items():
@@ -425,18 +495,16 @@ def write_conll(
                 f"{width}; give all sequences the same columns."
             )
         blocks.append(_join_rows(s, table, separator, docstart))
-    text = "".join(blocks)
+    return "".join(blocks)
+
+
+def check_start(text: str) -> None:
+    """Refuse text whose first character a reader would drop."""
     if text.startswith("\ufeff"):
         raise ValueError(
             "Token 0 of sequence 0 begins with a byte order mark, '\\ufeff', which would be lost; "
             "remove it."
         )
-    if isinstance(path, io.TextIOBase):
-        path.write(text)
-    elif hasattr(path, "write"):
-        path.write(_encode(text, encoding))
-    else:
-        _replace_file(Path(path), _encode(text, encoding))
 
 
 def _names_to_write(X: Sequence, columns: Sequence[str] | None) -> list[str] | None:
