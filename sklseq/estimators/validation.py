@@ -19,6 +19,7 @@ from sklseq.data.sequences import (
     as_sequences,
     check_sample_weight,
     input_form,
+    made_of_ones,
 )
 from sklseq.data.types import ArrayLike, SequencesLike
 
@@ -232,29 +233,55 @@ def warn_one_label(classes: np.ndarray) -> None:
 
 # Magnitude of features, and their effect on a score, below which they are said to be too small.
 SMALL, NO_EFFECT = 1e-2, 1e-2
+# Ratio of the sizes of a column and of the largest one below which the column is rounding.
+ROUNDING = 1e-14
 
 
 def warn_small_columns(
     rows: Any, weights: np.ndarray, ridge: float, penalty: str, n: int | None = None
 ) -> None:
-    """Warn if the penalty, of curvature ``ridge``, leaves no column of X with an effect.
+    """Warn if the penalty, of curvature ``ridge``, leaves small columns of X without an effect.
 
     A weight of a column is at most ω · n · m / ridge at the minimum, if n rows have values of at
-    most m and weights of at most ω, so d columns add at most d · ω · n · m² / ridge to a score.
+    most m and weights of at most ω, so the column adds at most ω · n · m² / ridge to a score.
     ``n``: the number of rows, if several share one of ``rows``.
     """
-    values = rows.data if sparse.issparse(rows) else rows
-    top = max(float(values.max()), -float(values.min())) if values.size else 0.0
-    if not 0 < top < SMALL:
+    sizes = _small_columns(rows)
+    if not sizes.any():
         return
-    n, d = rows.shape[0] if n is None else n, rows.shape[1]
-    if d * float(weights.max(initial=0)) * n * top**2 < NO_EFFECT * ridge:
+    n = rows.shape[0] if n is None else n
+    columns = np.argsort(sizes, kind="stable")
+    columns = columns[sizes[columns] > 0]
+    effects = float(weights.max(initial=0)) * n * np.square(sizes[columns])
+    without = columns[np.cumsum(effects) < NO_EFFECT * ridge]
+    if len(without):
+        which = "The columns of X"
+        if len(without) < (sizes != 0).sum():
+            shown = ", ".join(map(str, np.sort(without)[:3])) + ", ..." * (len(without) > 3)
+            which = f"Of {rows.shape[1]} columns of X, {len(without)} ({shown})"
         warnings.warn(
-            f"The columns of X are at most {top:.1g} in size, where {penalty} leaves them almost "
-            "without weight: scale them, e.g. by PerToken(StandardScaler()).",
+            f"{which} are at most {sizes[without].max():.1g} in size, where {penalty} leaves them "
+            "almost without weight: scale them, e.g. by PerToken(StandardScaler()).",
             UserWarning,
             stacklevel=4,
         )
+
+
+def _small_columns(rows: Any) -> np.ndarray:
+    """Largest magnitude of each column: infinite if it is not below ``SMALL``, 0 if rounding."""
+    if made_of_ones(rows):
+        return np.zeros(0)
+    if sparse.issparse(rows):
+        stored = np.abs(rows.data)
+        if not (stored[stored > 0] < SMALL).any():
+            return np.zeros(0)
+        sizes = np.ravel(abs(rows).max(axis=0).toarray())
+    else:
+        sizes = np.maximum(rows.max(axis=0, initial=0), -rows.min(axis=0, initial=0))
+    sizes[sizes < ROUNDING * sizes.max(initial=0)] = (
+        0  # as of principal components without variance
+    )
+    return np.where(sizes < SMALL, sizes, np.inf)
 
 
 # Largest value of X, and its ratio to the root mean square of its column, from which training is

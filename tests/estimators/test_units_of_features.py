@@ -12,11 +12,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import (
     CRFTagger,
+    CRFTaggerCV,
     HMSVMTagger,
     SegmentPotentials,
     SemiCRFSegmenter,
     Shards,
     ZScoreTagger,
+    ZScoreTaggerCV,
     labels_to_segments,
 )
 from tests.estimators.methods import CRFS, NAMES, OTHERS, assert_sound, train
@@ -55,6 +57,7 @@ def test_columns_of_very_different_units(name, form):
     assert_allclose(model.objective_, expected.objective_, rtol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore:Of .* columns of X")  # of the penalty
 def test_columns_of_different_units_in_shards_and_blocks():
     X, y = make_argmax_data()
     X = [x * [1e-4, 1e8, 1.0, 1e4] for x in X]
@@ -194,6 +197,33 @@ def test_columns_so_small_that_the_penalty_removes_them(name):
         other = model.fit(small, y).predict(small)
     assert len({str(v) for v in other}) == 1  # one answer for every sequence
     assert len({str(v) for v in found}) > 1
+
+
+MODELS = {
+    "crf": CRFTagger(),
+    "crf cv": CRFTaggerCV(l2s=[0.1, 1.0], cv=2),
+    "hmsvm": HMSVMTagger(random_state=0),
+    "zscore": ZScoreTagger(),
+    "zscore cv": ZScoreTaggerCV(cv=2),
+    "segmenter": SemiCRFSegmenter(outside=None),
+}
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("name", MODELS)
+def test_small_columns_beside_others_are_named(name, form):
+    """A column that the penalty removes gives the same answers as none; the warning names it."""
+    rng = np.random.default_rng(0)
+    y = [np.array(["a", "b"])[rng.permutation(2)].repeat(10) for _ in range(6)]
+    X = [(x[:, None] == ["a", "b"]) + rng.normal(scale=0.3, size=(20, 2)) for x in y]
+    mixed = [form(x * [1e-6, 1.0]) for x in X]
+    model = MODELS[name]
+    if name == "segmenter":
+        y = [labels_to_segments(list(labels), "runs") for labels in y]
+    without = model.fit([form(x * [0.0, 1.0]) for x in X], y).predict(mixed)
+    with pytest.warns(UserWarning, match=r"Of 2 columns of X, 1 \(0\) are at most \de-06 in size"):
+        found = model.fit(mixed, y).predict(mixed)
+    assert [list(v) for v in found] == [list(v) for v in without]
 
 
 def test_rows_that_potentials_share_count_each():

@@ -835,6 +835,7 @@ def with_column(X, column):
     return Sequences(sparse.hstack([X.rows, column[:, None]], format="csr"), X.offsets)
 
 
+@pytest.mark.filterwarnings("ignore:Of .* columns of X")  # of the penalty
 @pytest.mark.parametrize("l2", [1e-3, 0.1, 1.0])
 @pytest.mark.parametrize("column", ["year", "years", "zero", "tiny", "copy"])
 def test_a_further_column_in_other_units_stops_nothing_early(l2, column):
@@ -900,6 +901,7 @@ def test_columns_of_one_row_beside_almost_no_ridge(seed):
     assert found[0] < 1e-7
 
 
+@pytest.mark.filterwarnings("ignore:Of .* columns of X")  # of the penalty
 @pytest.mark.parametrize("seed", [989, 1040, 2456, 3147])
 def test_leaving_out_on_columns_that_are_constant_or_equal_up_to_rounding(seed):
     sample, ridge = make_case(seed, ("sparse", "dense")[seed % 2])
@@ -940,6 +942,7 @@ def test_columns_that_are_equal_but_for_little(form):
     assert error_of(sample, 1e-20, 1e-3) < ALLOWED
 
 
+@pytest.mark.filterwarnings("ignore:Of .* columns of X")  # of the penalty
 @pytest.mark.parametrize("seed", range(12))
 def test_every_way_to_the_weights_is_the_definition(seed):
     # Rows held out see what training rows do not: there, weights are the limit of ridges. Columns

@@ -41,6 +41,7 @@ def problem_of(tagger, X, y, weights=None):
     return ZScoreProblem(tagger, RowSource.read(X, y, weights))
 
 
+@pytest.mark.filterwarnings("ignore:Of .* columns of X")  # of the penalty
 @pytest.mark.parametrize(
     "options",
     [{}, {"loss": None}, {"loss": COST}, {"class_weight": RARE}, {"constraints": "iob2"},

@@ -227,6 +227,10 @@ class SemiCRFSegmenter(
 
     Notes
     -----
+    A transition scores once for a segment, whatever its length. With a column of ones, as of
+    ``WindowFeatures(bias=True)``, a label also scores for each of its rows; rows of numbers need
+    one if a state is rare.
+
     An iteration costs O(nnz · L + V · L + n_steps · L²) for nnz feature values and L labels, where
     V ≤ n_steps · m and m is the longest span of a potential. Weights are float64.
 

@@ -243,6 +243,7 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
             problem = ZScoreProblem(tagger.set_params(gamma=gammas[g]), source)
         problem.rule = rules[j]
         tagger.set_params(l2=float(l2s[i]), transition_weight=weights[j])
+        tagger._warn_small_columns(source)
         self._set(problem, problem.solve())
         self.l2_, self.best_score_ = float(l2s[i]), float(scores[g][i, j])
         self.cv_scores_ = scores[0] if self.gammas is None else np.array(scores)

@@ -381,13 +381,16 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         self._check_parameters()
         source = RowSource.read(X, y, sample_weight)
         refuse_roles(source.X)
-        if self.kernel == "linear":
-            l2, n_labels = resolve_l2(self, len(source.classes)), len(source.classes)
-            warn_small_columns(source.X.rows, source.weights, 2 * n_labels * l2, f"l2={l2:.3g}")
+        self._warn_small_columns(source)
         problem = ZScoreProblem(self, source)
         if problem.chooses_transitions:
             problem.rule = choose_rule(problem)
         return self._set(problem, problem.solve())
+
+    def _warn_small_columns(self, source: RowSource) -> None:
+        if self.kernel == "linear":
+            l2, n_labels = resolve_l2(self, len(source.classes)), len(source.classes)
+            warn_small_columns(source.X.rows, source.weights, 2 * n_labels * l2, f"l2={l2:.3g}")
 
     def _set(self, problem: ZScoreProblem, solution: Solution) -> Self:
         tagger, fitted = problem.tagger, problem.attributes(solution)
