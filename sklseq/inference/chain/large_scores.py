@@ -38,7 +38,7 @@ def take_out_row_maxima(psi: np.ndarray) -> np.ndarray:
         return top
     large = (np.where(psi > -np.inf, np.abs(psi), 0) > LARGE).any(axis=1)
     highest = psi[large].max(axis=1)
-    top[large] = np.where(highest > -np.inf, highest, 0)
+    top[large] = np.where(np.isfinite(highest), highest, 0)  # inf: an error later
     psi[large] -= top[large, None].astype(psi.dtype)
     return top
 
