@@ -19,11 +19,17 @@ from sklseq.data.sequences import (
     as_sequences,
     check_sample_weight,
     input_form,
+    is_sparse,
     made_of_ones,
 )
 from sklseq.data.types import ArrayLike, SequencesLike
 
 ATTRIBUTES_WARNED = "_new_attributes_warned"  # set once warn_new_attributes has warned
+
+
+# Positive weights of sequences in training: float32 squares of gradients must not overflow.
+WEIGHTS = 1e-15, 1e15
+LARGEST_PENALTY = 1e100
 
 
 def read_sequences(
@@ -92,6 +98,13 @@ def training_weights(sample_weight: ArrayLike, n_sequences: int) -> np.ndarray:
     weights = check_sample_weight(sample_weight, n_sequences)
     if n_sequences and not weights.any():
         raise ValueError("sample_weight must have a positive entry; all weights are zero.")
+    low, high = WEIGHTS
+    wrong = weights[((weights < low) & (weights > 0)) | (weights > high)]
+    if wrong.size:
+        raise ValueError(
+            f"sample_weight must be 0 or from {low:g} to {high:g} in training, where its squares "
+            f"are added up; got {wrong[0]:g}. Divide the weights and the penalties by one number."
+        )
     return weights
 
 
@@ -106,9 +119,9 @@ def check_not_empty(X: Any, unit: str = "row") -> None:
         raise ValueError("X must have at least one feature; got 0.")
 
 
-def check_magnitude(X: Sequences, what: str, limit: float = 0.0) -> None:
+def check_magnitude(X: Any, what: str, limit: float = 0.0) -> None:
     """Raise where squares or cubes of features would overflow."""
-    values = X.rows.data if X.is_sparse else X.rows
+    values = X.rows.data if is_sparse(X.rows) else X.rows
     limit = limit or (1e15 if X.dtype == np.float32 else 1e50)
     top = max(float(values.max()), -float(values.min())) if values.size else 0.0
     if top > limit:
@@ -117,6 +130,12 @@ def check_magnitude(X: Sequences, what: str, limit: float = 0.0) -> None:
             f"so at most {limit:.0e} is allowed for {X.dtype}. Scale the features, e.g. by "
             "PerToken(MaxAbsScaler())."
         )
+
+
+def check_penalties(estimator: Any, *names: str) -> None:
+    """Raise unless penalties are numbers from 0 to ``LARGEST_PENALTY``."""
+    for name in names:
+        check_number(name, getattr(estimator, name), 0, LARGEST_PENALTY)
 
 
 def check_numbers(estimator: Any, *names: str, least: float = 0, whole: bool = False) -> None:

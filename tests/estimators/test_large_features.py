@@ -128,3 +128,70 @@ def test_segmenters_of_single_steps_answer_as_in_exact_arithmetic(loss, power):
             assert_allclose(proba, wanted, atol=1e-9)
         else:
             assert_allclose(scores, exact.scores[:5], rtol=1e-12, atol=1e-9)
+
+
+def small_problem():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(4, 2)) for _ in range(6)]
+    return X, [[int(v > 0) for v in x[:, 0] + rng.normal(size=4)] for x in X]
+
+
+def segments_of(y):
+    return [[(t, t + 1, "ab"[j]) for t, j in enumerate(q)] for q in y]
+
+
+@pytest.mark.parametrize("unit", [1e155, 1e200, 1e300])
+def test_segmenters_train_on_features_whose_squares_overflow(unit):
+    X, y = small_problem()
+    parameters = {"l2": 1.0, "outside": None, "max_segment_length": 1, "tol": 1e-8}
+    large = [x * unit for x in X]
+    wanted = CRFTagger(l2=1.0, tol=1e-8, all_possible_states=True).fit(large, y).objective_
+    found = SemiCRFSegmenter(**parameters).fit(large, segments_of(y))
+    assert_allclose(found.objective_, wanted, rtol=1e-5)
+    with pytest.raises(ValueError, match="loss='hinge' multiplies features"):
+        SemiCRFSegmenter(loss="hinge", outside=None).fit(large, segments_of(y))
+
+
+DENORMAL = [
+    CRFTagger(), CRFTagger(solver="adagrad"), CRFTagger(l2=0, l1=0.1), CRFTagger(l2=0.1),
+    HMSVMTagger(random_state=0), ZScoreTagger(), SemiCRFSegmenter(outside=None),
+    SemiCRFSegmenter(outside=None, loss="hinge"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("model", DENORMAL, ids=str)
+def test_a_column_of_denormal_numbers_counts_as_zeros(model):
+    X, y = small_problem()
+    y = segments_of(y) if isinstance(model, SemiCRFSegmenter) else y
+    tiny, none = ([np.c_[x, np.full(4, v)] for x in X] for v in (3e-309, 0))
+    assert model.fit(tiny, y).predict(X=tiny) == model.fit(none, y).predict(none)
+
+
+def test_partial_fit_with_a_column_of_denormal_numbers():
+    X, y = small_problem()
+    tiny = [np.c_[x, np.full(4, 3e-309)] for x in X]
+    tagger = CRFTagger().partial_fit(tiny, y, classes=[0, 1]).partial_fit(tiny, y)
+    assert np.isfinite(tagger.coef_).all()
+
+
+@pytest.mark.parametrize("model", [CRFTagger, SemiCRFSegmenter, ZScoreTagger, HMSVMTagger])
+@pytest.mark.parametrize("weight", [1e-170, 1e160])
+def test_weights_out_of_range_are_refused(model, weight):
+    X, y = small_problem()
+    y = segments_of(y) if model is SemiCRFSegmenter else y
+    with pytest.raises(ValueError, match="sample_weight must be 0 or from 1e-15 to 1e"):
+        model().fit(X, y, sample_weight=np.full(6, weight))
+    if model is not HMSVMTagger:
+        with pytest.raises(ValueError, match="l2 must be a finite number from 0 to 1e"):
+            model(l2=1e308).fit(X, y)
+
+
+@pytest.mark.parametrize("factor", [1e-15, 1e15])
+@pytest.mark.parametrize("solver", ["lbfgs", "adagrad"])
+def test_weights_in_range_scale_the_objective(solver, factor):
+    X, y = small_problem()
+    one, many = (
+        CRFTagger(l2=k, solver=solver, tol=1e-4, random_state=0).fit(X, y, np.full(6, k))
+        for k in (1.0, factor)
+    )
+    assert_allclose(many.objective_ / factor, one.objective_, rtol=1e-3)

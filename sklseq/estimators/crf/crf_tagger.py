@@ -34,6 +34,7 @@ from sklseq.estimators.validation import (
     ATTRIBUTES_WARNED,
     check_choices,
     check_numbers,
+    check_penalties,
     check_room,
     refuse_options,
     scaling_advice,
@@ -386,7 +387,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
-        check_numbers(self, "l1", "l2", "tol", "entropy_weight", "proportions_weight")
+        check_penalties(self, "l1", "l2")
+        check_numbers(self, "tol", "entropy_weight", "proportions_weight")
         check_numbers(self, "max_iter", "n_iter_no_change", least=1, whole=True)
         check_choices(self, solver=SOLVERS, gradient=GRADIENTS)
         check_n_jobs(self.n_jobs)

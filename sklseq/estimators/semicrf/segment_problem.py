@@ -15,6 +15,7 @@ from sklseq.estimators.trained_weights import (
     previous_weights,
     trained_support,
 )
+from sklseq.estimators.validation import check_magnitude
 from sklseq.inference.chain.linear_chain import repeatable_generator
 from sklseq.objectives.scores.score_map import Support
 from sklseq.objectives.scores.transition_features import triples_of_pairs
@@ -63,6 +64,8 @@ class SegmentProblem:
             allowed = source.allowed(segmenter.constraints)
         if segmenter.loss != "log":
             self.potentials = with_token_cells(self.potentials)
+        if segmenter.loss == "hinge":
+            check_magnitude(self.potentials, "loss='hinge'", 1e50)
         self.data = self._data()
         self.scores = SegmentScores(self.data, self._support(), allowed)
         self.start = self.scores.new_vector()

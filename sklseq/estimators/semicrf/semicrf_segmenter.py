@@ -50,6 +50,7 @@ from sklseq.estimators.validation import (
     check_choices,
     check_handle_invalid,
     check_numbers,
+    check_penalties,
     nothing_to_score,
     other_width,
     warn_one_label,
@@ -357,7 +358,8 @@ class SemiCRFSegmenter(
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
-        check_numbers(self, "l1", "l2", "tol")
+        check_penalties(self, "l1", "l2")
+        check_numbers(self, "tol")
         check_numbers(self, "max_iter", least=1, whole=True)
         check_choices(self, loss=LOSSES)
         self._check_hinge()

@@ -40,6 +40,7 @@ from sklseq.estimators.validation import (
     check_magnitude,
     check_not_empty,
     check_numbers,
+    check_penalties,
     other_width,
     read_class_weight,
     read_sequences,
@@ -423,7 +424,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
-        check_numbers(self, *(["tol"] if self.l2 is None else ["l2", "tol"]))
+        check_penalties(self, *([] if self.l2 is None else ["l2"]))
+        check_numbers(self, "tol")
         check_numbers(self, "max_iter", least=1, whole=True)
         check_numbers(self, "n_paths", least=2, whole=True)
         check_number("transition_weight", self.transition_weight, optional=True)

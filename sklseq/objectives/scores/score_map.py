@@ -30,6 +30,8 @@ from sklseq.objectives.scores.transition_features import TransitionFeatures
 
 # Range of feature magnitudes for which solvers need no scaling.
 USUAL = 1 / 8, 8
+# Columns of smaller magnitudes count as columns of zeros: the inverse would overflow.
+LEAST_MAGNITUDE = 1e-300
 # Rows of each label that are searched for all features; later rows are searched only for features
 # that these lack.
 HEAD = 1024
@@ -187,7 +189,7 @@ def magnitudes(rows) -> np.ndarray | None:
         if len(rows) == 0:
             return None
         most, least = (extreme(rows, one).astype(np.float64) for one in (np.max, np.min))
-        return np.maximum(most, -least)
+        return without_tiny(np.maximum(most, -least))
     if rows.dtype.kind == "f" and _linear.zeros_or_ones(rows.data):
         return None
     values = np.abs(rows.data, dtype=np.float64)
@@ -207,10 +209,18 @@ def extreme(rows: np.ndarray, of: Any) -> np.ndarray:
 
 
 def largest_at(index: np.ndarray, values: np.ndarray, n: int) -> np.ndarray:
-    """Largest value at each index below n, 0 without values; values must not be negative."""
+    """Largest value at each index below n, 0 without values; values must not be negative.
+
+    Without magnitudes so small that their inverse would overflow.
+    """
     largest = np.zeros(n)
     np.maximum.at(largest, index, values)
-    return largest
+    return without_tiny(largest)
+
+
+def without_tiny(largest: np.ndarray) -> np.ndarray:
+    """Magnitudes of columns, 0 for those below ``LEAST_MAGNITUDE``."""
+    return np.where(largest < LEAST_MAGNITUDE, 0, largest)
 
 
 def _scale_of_columns(largest: np.ndarray, ridge: float) -> np.ndarray:

@@ -41,8 +41,12 @@ def merge_parallel_columns(rows: sparse.csr_matrix) -> sparse.csr_matrix:
     ratio = columns.data / np.repeat(first, counts)
     leader = _confirmed(columns, ratio, used, _leaders(columns, ratio, used))
     leaders, direction = np.unique(leader, return_inverse=True)
-    norm = np.sqrt(np.bincount(direction, first[used] ** 2))
-    scale = first[used] / norm[direction]
+    # Divided by a power of two of each direction, so that no square overflows or is lost.
+    fraction, power = np.frexp(first[used])
+    top = np.full(len(leaders), np.iinfo(power.dtype).min)
+    np.maximum.at(top, direction, power)
+    scale = np.ldexp(fraction, power - top[direction])
+    scale /= np.sqrt(np.bincount(direction, scale**2))[direction]
     return sparse.csr_matrix((scale, (used, direction)), (n_features, len(leaders)))
 
 
