@@ -288,6 +288,13 @@ def test_a_huge_C_is_refused():
         HMSVMTagger(solver="smoothing", C=1e300).fit(X, y)
 
 
+def test_a_large_c_is_no_reason_for_it_on_text():
+    X, y = [[{f"w{i}": True for i in range(1001)}, {"w0": True}]] * 3, [["a", "b"]] * 3
+    for value, solver in ((1.0, "bcfw"), (20.0, "smoothing")):
+        X[0][1]["w0"] = value
+        assert HMSVMTagger(C=100.0, max_iter=3000, random_state=0).fit(X, y).solver_ == solver
+
+
 def noisy_labels(seed, units, offset=0.0):
     """Rows whose means differ by label, with columns in these units."""
     rng = np.random.default_rng(seed)
@@ -301,8 +308,10 @@ def noisy_labels(seed, units, offset=0.0):
     ("units", "offset"), [(1.0, 0.0), (100.0, 0.0), (10.0 ** np.linspace(-2, 3, 10), 0.0),
                           (1.0, 1000.0), (10.0 ** np.linspace(-2, 3, 10), 50.0)],
 )  # fmt: skip
-def test_few_dense_rows_in_any_units_are_solved_to_tol(seed, units, offset):
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_few_rows_in_any_units_are_solved_to_tol(seed, units, offset, form):
     X, y = noisy_labels(seed, units, offset)
+    X = [form(x) for x in X]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tagger = HMSVMTagger(random_state=0).fit(X, y)

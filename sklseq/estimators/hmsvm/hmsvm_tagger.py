@@ -146,8 +146,8 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         "auto" is "smoothing" where it can be and the sequence of a row has 200 rows on average
         (1,000 if rows are sparse, of more than 1,000 columns, and the kernel is linear), or the
         kernel is linear and there are at least 1,000 rows of at most 100 dense columns, or ``C``
-        times the largest mean square of up to 1,000 dense columns is at least 100, as of columns
-        that were not scaled; else "bcfw".
+        (at most 1 for more than 1,000 columns) times the largest mean square of a column is at
+        least 100, as of columns that were not scaled; else "bcfw".
         Each was the fastest to a small gap there, or nearly so, see the user guide.
     average : bool or "auto", default="auto"
         Whether weights are the average of all iterates (for "bcfw", of later ones more); "auto":

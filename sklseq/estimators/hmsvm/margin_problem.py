@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import solve_triangular
 
 from sklseq._lib.callbacks import iteration_hook
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints
-from sklseq.data.sequences import TRANSITION, Sequences
+from sklseq.data.sequences import TRANSITION, Sequences, made_of_ones
 from sklseq.estimators.kernel_functions import (
     KernelRows,
     RowKernel,
@@ -43,8 +44,9 @@ LONG, LONG_SPARSE, MANY = 200, 1000, 1000
 # Largest number of dense columns, and smallest number of rows, with which "auto" is "smoothing" for
 # any lengths: few weights need few iterations of L-BFGS, and "bcfw" needs more passes for larger C.
 FEW_COLUMNS, MANY_ROWS = 100, 1000
-# C times the largest mean square of a dense column from which "auto" is "smoothing", for up to MANY
-# columns: "bcfw" then needs thousands of passes, and often ends far from the minimum.
+# C times the largest mean square of a column from which "auto" is "smoothing": "bcfw" then needs
+# thousands of passes, and often ends far from the minimum. Of more columns than MANY, such as
+# text, C counts as at most 1: a large C alone is no reason there.
 UNSCALED = 100
 WITHOUT_DUAL = ("perceptron", "smoothing")  # solvers without α of labelings
 # Effort of "bcfw" on each sequence, and on all sequences between two passes. With the linear kernel
@@ -320,16 +322,22 @@ def choose_solver(tagger: Any, X: Sequences) -> str:
     if tagger.kernel != "linear" and not fits(X.n_rows, tagger.cache_size):
         return "bcfw"
     wins = is_long
-    if tagger.kernel == "linear" and not X.is_sparse and X.shape[1] <= MANY:
-        wins |= X.shape[1] <= FEW_COLUMNS and X.n_rows >= MANY_ROWS
-        wins = wins or tagger.C * _mean_square(X.rows) >= UNSCALED
+    if tagger.kernel == "linear":
+        wins |= not X.is_sparse and X.shape[1] <= FEW_COLUMNS and X.n_rows >= MANY_ROWS
+        C = tagger.C if X.shape[1] <= MANY else min(tagger.C, 1)
+        wins = wins or C * _mean_square(X.rows) >= UNSCALED
     return "smoothing" if wins and not reason else "bcfw"
 
 
-def _mean_square(rows: np.ndarray) -> float:
+def _mean_square(rows: Any) -> float:
     # The largest mean square of a column.
-    squares = np.einsum("ij,ij->j", rows, rows, dtype=np.float64)
-    return float(squares.max(initial=0.0)) / max(len(rows), 1)
+    if made_of_ones(rows):
+        return 1.0  # at most
+    if sparse.issparse(rows):
+        squares = np.bincount(rows.indices, np.square(rows.data, dtype=np.float64))
+    else:
+        squares = np.einsum("ij,ij->j", rows, rows, dtype=np.float64)
+    return float(squares.max(initial=0.0)) / max(rows.shape[0], 1)
 
 
 def _no_smoothing(tagger: Any) -> str:
