@@ -2,6 +2,7 @@
 
 import math
 import numbers
+import sys
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
@@ -22,16 +23,17 @@ def check_number(
     """
     if optional and value is None:
         return
-    if not is_number(value, whole=whole) or not least <= value <= most or value == math.inf:
+    largest = math.inf if whole else sys.float_info.max  # 10**400 is an int that is no float
+    if not is_number(value, whole=whole) or not least <= value <= most or value > largest:
         kind = "None or " * optional + ("an integer" if whole else "a finite number")
         limits = f"of at least {least}" if most == math.inf else f"from {least} to {most}"
-        raise ValueError(f"{name} must be {kind} {limits}; got {value!r}.")
+        raise ValueError(f"{name} must be {kind} {limits}; got {value!r:.60}.")
 
 
 def check_choice(name: str, value: Any, allowed: tuple) -> None:
     """Raise unless ``value`` is one of the values allowed."""
     if value not in allowed:
-        raise ValueError(f"{name} must be one of {allowed}; got {value!r}.")
+        raise ValueError(f"{name} must be one of {allowed}; got {value!r:.60}.")
 
 
 def check_names(columns: Sequence[str]) -> list[str]:

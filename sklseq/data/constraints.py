@@ -85,7 +85,7 @@ def resolve_constraints(
         if constraints not in SCHEMES:
             raise ValueError(
                 f"constraints must be None, {', '.join(map(repr, SCHEMES))}, a list of forbidden "
-                f"pairs or a mask of shape ({n_labels}, {n_labels}); got {constraints!r}."
+                f"pairs or a mask of shape ({n_labels}, {n_labels}); got {constraints!r:.60}."
                 + did_you_mean(constraints)
             )
         return allowed_transitions(classes, constraints, place=place)
@@ -124,8 +124,8 @@ def forbid_pairs(forbidden: Iterable[Any], classes: ArrayLike) -> Constraints:
         unknown = [x for x in pair if not isinstance(x, Hashable) or x not in number]
         if unknown:
             raise ValueError(
-                f"constraints names {unknown[0]!r}, which is no label; labels are "
-                f"{', '.join(map(repr, labels))}."
+                f"constraints names {unknown[0]!r:.60}, which is no label; labels are "
+                f"{', '.join(f'{label!r:.60}' for label in labels)}."
             )
         allowed[number[pair[0]], number[pair[1]]] = False
     return Constraints(allowed[:L, :L].copy(), allowed[L, :L].copy(), allowed[:L, L].copy())
@@ -248,7 +248,7 @@ class PathCheck:
     def _only(self, labels: NDArray[np.bool_]) -> str | None:
         # The label, if the mask holds only one.
         at = np.flatnonzero(labels)
-        return repr(self.names[at[0]]) if len(at) == 1 else None
+        return f"{self.names[at[0]]!r:.60}" if len(at) == 1 else None
 
 
 def _mask(labels: bytes | None) -> NDArray[np.bool_]:
@@ -290,11 +290,11 @@ def check_seen(seen: Any, allowed: Constraints, classes: ArrayLike, where: str =
     """
     names = np.asarray(classes).tolist()
     for i, j in np.argwhere(seen.transition & ~allowed.transition):
-        _raise_violation(f"{names[j]!r} may not follow {names[i]!r}{where}")
+        _raise_violation(f"{names[j]!r:.60} may not follow {names[i]!r:.60}{where}")
     for j in np.flatnonzero(seen.start & ~allowed.start):
-        _raise_violation(f"{names[j]!r} may not come first{where}")
+        _raise_violation(f"{names[j]!r:.60} may not come first{where}")
     for j in np.flatnonzero(seen.end & ~allowed.end):
-        _raise_violation(f"{names[j]!r} may not come last{where}")
+        _raise_violation(f"{names[j]!r:.60} may not come last{where}")
 
 
 def first_violation(
@@ -316,7 +316,7 @@ def first_violation(
     row = int(np.argmin(fits))
     label, where = labels[codes[row]], locate(offsets, row)
     if reached[row]:
-        return f"{label!r} may not be the last label, at {where}"
+        return f"{label!r:.60} may not be the last label, at {where}"
     if row in first:
-        return f"{label!r} may not be the first label, at {where}"
-    return f"{label!r} may not follow {labels[codes[row - 1]]!r} at {where}"
+        return f"{label!r:.60} may not be the first label, at {where}"
+    return f"{label!r:.60} may not follow {labels[codes[row - 1]]!r:.60} at {where}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -70,12 +71,23 @@ def holds_rows(X: Any) -> bool:
     return isinstance(X, (list, tuple)) and all(map(_is_matrix, X))
 
 
+def _refuse_iterator(X: Any, s: int) -> None:
+    """Raise if an iterator was taken for blocks of rows beside sequence `s`, which is tokens."""
+    for t, sequence in enumerate(X):
+        if isinstance(sequence, Iterator):
+            raise ValueError(
+                f"Sequence {t} of X is an iterator ({type(sequence).__name__}), but sequence {s} "
+                f"is a {type(X[s]).__name__}. Read it into a list: list(x)."
+            )
+
+
 def blocks_of(X: Any) -> list[RowBlocks]:
     """Each sequence of X as ``RowBlocks``; arrays and matrices are cut without a copy."""
     if isinstance(X, Sequences):
         return [RowBlocks(rows) for rows in X]
     for s, sequence in enumerate(X):
         if not _is_matrix(sequence) and not _is_long(sequence):
+            _refuse_iterator(X, s)
             raise ValueError(
                 f"Sequence {s} of X must be rows of numbers, because another sequence is in "
                 f"blocks; got {type(sequence).__name__}. Vectorise it first, e.g. with "

@@ -75,13 +75,18 @@ def codes_of_strings(y: Any) -> tuple[NDArray, NDArray[np.int32], NDArray[np.int
     return classes, codes, np.concatenate(([0], np.cumsum(lengths)))
 
 
+def list_of_sequences(y: Any, name: str = "y") -> list[Any]:
+    """The items of y; a TypeError if it is no list."""
+    if not is_list(y):
+        raise TypeError(f"{name} must be a list of label sequences; got {type(y).__name__}.")
+    return list(y)
+
+
 def list_label_sequences(
     y: Iterable[Any], name: str, first: int = 0
 ) -> tuple[list[Any], NDArray[np.int64]]:
     """The items of y, each of which must be a sequence and not a bare label, and their offsets."""
-    if not is_list(y):
-        raise TypeError(f"{name} must be a list of label sequences; got {type(y).__name__}.")
-    sequences = list(y)
+    sequences = list_of_sequences(y, name)
     for number, sequence in enumerate(sequences, first):
         if isinstance(sequence, (list, tuple)):
             continue

@@ -127,6 +127,15 @@ def _query(segment: Any, s: int, k: int, kind: str | None) -> tuple[int, int, An
     return found
 
 
+def check_segment_lists(y: Any) -> None:
+    """Raise a ValueError unless y may hold the segments or labels of each sequence."""
+    if not (is_list(y) and hasattr(y, "__len__")):
+        raise ValueError(
+            "y must be a list of segment lists or of IOB2 label sequences, one a sequence; got "
+            f"{type(y).__name__}."
+        )
+
+
 def read_segments(
     y: Any, lengths: np.ndarray, outside: str | None, unknown: bool = False
 ) -> Segments:
@@ -143,11 +152,7 @@ def read_segments(
         If ``y`` has another number of sequences or of steps, or segments that are empty, overlap,
         are not in order, run past the end of their sequence, or leave a gap.
     """
-    if not (is_list(y) and hasattr(y, "__len__")):
-        raise ValueError(
-            "y must be a list of segment lists or of IOB2 label sequences, one a sequence; got "
-            f"{type(y).__name__}."
-        )
+    check_segment_lists(y)
     check_counts(len(lengths), len(y))
     if _holds_labels(y, lengths):
         return _of_labels(y, lengths, outside)

@@ -138,6 +138,6 @@ def foreign_label(label: Any, scheme: str | None, outside: str, where: str = "")
     allowed = ", ".join(f"'{letter}-type'" for letter in LETTERS[scheme])
     hint = "relabel it" if scheme is None else "relabel it, or choose another scheme"
     return (
-        f"Label {label!r}{where} is not a span label; with scheme={scheme!r} labels must be "
+        f"Label {label!r:.60}{where} is not a span label; with scheme={scheme!r} labels must be "
         f"{outside!r} or have the form {allowed}: {hint}."
     )

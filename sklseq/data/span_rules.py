@@ -39,6 +39,15 @@ class SpanRules(NamedTuple):
     step: int
 
 
+def check_scheme(scheme: Any) -> None:
+    """Raise a ValueError unless :func:`span_rules` knows the scheme."""
+    known = [*STRICT_SCHEMES, "runs"]
+    if scheme is not None and (not isinstance(scheme, str) or scheme not in known):
+        raise ValueError(
+            f"scheme must be None or one of {', '.join(map(repr, known))}; got {scheme!r:.60}."
+        )
+
+
 def span_rules(classes: NDArray, scheme: str | None = None) -> SpanRules:
     """The rules of a scheme for the labels of a model.
 
@@ -47,11 +56,7 @@ def span_rules(classes: NDArray, scheme: str | None = None) -> SpanRules:
     None: the rules of conlleval if all labels have the form of span labels, otherwise "runs". A
     ValueError is raised if the scheme is unknown, or a label does not belong to it.
     """
-    known = [*STRICT_SCHEMES, "runs"]
-    if scheme is not None and (not isinstance(scheme, str) or scheme not in known):
-        raise ValueError(
-            f"scheme must be None or one of {', '.join(map(repr, known))}; got {scheme!r}."
-        )
+    check_scheme(scheme)
     parts = [None] if scheme == "runs" else label_parts(classes, scheme)
     if scheme in (None, "runs") and None in parts:
         return _rules_of_runs(classes)

@@ -16,9 +16,15 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._lib.checks import check_choice
 from sklseq._lib.estimator import LabellerBase, check_plain_parameters, clone_part
 from sklseq._lib.signatures import taken_options
-from sklseq.data.labels import as_label_sequences, check_counts, check_lengths, find_codes
+from sklseq.data.labels import (
+    as_label_sequences,
+    check_counts,
+    check_lengths,
+    find_codes,
+    list_of_sequences,
+)
 from sklseq.data.sequences import check_sample_weight
-from sklseq.data.span_rules import find_by_rules, span_rules
+from sklseq.data.span_rules import check_scheme, find_by_rules, span_rules
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike, ValidLike
 from sklseq.estimators.folds import as_list, take
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen, gives_lists
@@ -183,11 +189,12 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         from sklseq.estimators.crf.crf_tagger import CRFTagger
 
         self._check_parameters()
+        y = list_of_sequences(y)
         if isinstance(self.estimator, FrozenEstimator):
             check_is_fitted(self.estimator)
             return self._calibrate(self.estimator, X, y, check_sample_weight(sample_weight, len(y)))
         estimator = CRFTagger() if self.estimator is None else clone_part(self, "estimator")
-        X, y = as_list(X), [*y]
+        X = as_list(X)
         check_counts(len(X), len(y))
         weights = check_sample_weight(sample_weight, len(X))
         train, aside = self._parts(len(X))
@@ -211,6 +218,7 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
                     f"{name} must be a number between 0 and 1{more}; got {value!r:.60}."
                 )
         check_choice("by", self.by, UNITS)
+        check_scheme(self.scheme)
 
     def _parts(self, n: int) -> tuple[list[int], list[int]]:
         # Numbers of the sequences to train on and to calibrate with.

@@ -139,7 +139,7 @@ def read_grid(name: str, grid: Any, decades: tuple[float, float], *, zero: bool)
         least = "of at least 0" if zero else "above 0"
         raise ValueError(
             f"{name} must be a list of finite numbers {least}, or the number of values to try, an "
-            f"integer of at least 1; got {grid!r}."
+            f"integer of at least 1; got {grid!r:.60}."
         )
     return values
 

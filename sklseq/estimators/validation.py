@@ -243,7 +243,7 @@ def warn_one_label(classes: np.ndarray) -> None:
     """Warn if there is only one label."""
     if len(classes) == 1:
         warnings.warn(
-            f"y holds one label only ({classes.tolist()[0]!r}); every prediction will be that "
+            f"y holds one label only ({classes.tolist()[0]!r:.60}); every prediction will be that "
             "label.",
             UserWarning,
             stacklevel=3,

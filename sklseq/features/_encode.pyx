@@ -104,7 +104,7 @@ cdef inline object _at(object row, Py_ssize_t index, Py_ssize_t s, Py_ssize_t t)
     if isinstance(row, str) or not hasattr(row, "__len__") or not hasattr(row, "__getitem__"):
         raise ValueError(
             f"Row {t} of sequence {s} of X must be a tuple or list of strings like the others; "
-            f"got {row!r}."
+            f"got {row!r:.60}."
         )
     if index >= len(row):
         raise ValueError(
@@ -120,7 +120,7 @@ cdef inline object _named(object row, object name, Py_ssize_t s, Py_ssize_t t):
     except (KeyError, TypeError, IndexError):
         raise ValueError(
             f"Row {t} of sequence {s} of X must be a dict with the column {name!r}; "
-            f"got {row!r}."
+            f"got {row!r:.60}."
         ) from None
 
 
@@ -130,8 +130,8 @@ cdef object _not_a_string(object token, Py_ssize_t s, Py_ssize_t t, object key):
     if is_missing(token):
         remedy = "Fill it or drop the row"
     return ValueError(
-        f"X must hold strings; row {t} of sequence {s}{'' if key is None else where} is {token!r} "
-        f"({type(token).__name__}). {remedy}."
+        f"X must hold strings; row {t} of sequence {s}{'' if key is None else where} is "
+        f"{token!r:.60} ({type(token).__name__}). {remedy}."
     )
 
 

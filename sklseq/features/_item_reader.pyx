@@ -384,11 +384,12 @@ cdef class ItemReader:
             weight = float("inf")
         except (TypeError, ValueError):
             raise self._error(
-                f"the value of {key!r}", value, "a string, a number or a dict, list or set of them"
+                f"the value of {key!r:.60}", value,
+                "a string, a number or a dict, list or set of them",
             ) from None
         if not isfinite(weight):
             raise ValueError(
-                f"Weights must be finite; attribute {key!r} in row {self.row} of sequence "
+                f"Weights must be finite; attribute {key!r:.60} in row {self.row} of sequence "
                 f"{self.sequence} of X is {weight}. Impute or drop it."
             )
         return weight
@@ -396,5 +397,5 @@ cdef class ItemReader:
     cdef object _error(self, str what, object value, str allowed):
         return ValueError(
             f"In row {self.row} of sequence {self.sequence} of X, {what} must be {allowed}; got "
-            f"{value!r} ({type(value).__name__}). Convert or drop it."
+            f"{value!r:.60} ({type(value).__name__}). Convert or drop it."
         )

@@ -376,7 +376,7 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
             advice += ", or scale the columns of X, e.g. by PerToken(StandardScaler())"
             if self.solver_ != "smoothing":
                 advice += ", or take solver='smoothing'"
-        if np.isinf(self.C):
+        if np.isinf(float(self.C)):
             advice = (
                 "a hard margin needs separable data: if these are not, no number of passes is "
                 "enough; give a finite C (such as 100), or raise max_iter"
@@ -390,10 +390,11 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
-        if not is_number(self.C) or not (0 < self.C <= 1e100 or np.isinf(self.C)):
+        cost = self.C
+        if not is_number(cost) or not (0 < cost <= 1e100 or cost == np.inf):
             raise ValueError(
                 "C must be a number above 0 and at most 1e100 (np.inf for a hard margin); got "
-                f"{self.C!r}."
+                f"{cost!r:.60}."
             )
         check_numbers(self, "tol", "transition_scale", "cache_size")
         check_number("max_iter", self.max_iter, 1, whole=True, optional=True)

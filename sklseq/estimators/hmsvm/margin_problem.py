@@ -140,7 +140,7 @@ class MarginProblem:
         else:
             source = self._kernels()
         scale = float(tagger.transition_scale)
-        slack = "hard" if np.isinf(tagger.C) else tagger.slack
+        slack = "hard" if np.isinf(float(tagger.C)) else tagger.slack
         margin = Margin(loss, slack, allowed, scale, scale * bool(tagger.boundaries))
         n_own = 0 if self.solver == "perceptron" else int(tagger.cache_size * 1e6 / 8)
         features, triples = None, self.support.triples
@@ -343,7 +343,7 @@ def _mean_square(rows: Any) -> float:
 def _no_smoothing(tagger: Any) -> str:
     # The first parameter that "smoothing" does not support, or "".
     reasons = {
-        "C=inf": np.isinf(tagger.C),
+        "C=inf": np.isinf(float(tagger.C)),
         "loss='zero_one'": isinstance(tagger.loss, str) and tagger.loss == "zero_one",
         "transition_scale=0": tagger.transition_scale == 0,
         "average=True": tagger.average is True,
@@ -380,7 +380,7 @@ def path_loss(tagger: Any, source: RowSource) -> PathLoss:
     if by_class is None:
         by_class = np.ones(len(classes))
     loss = PathLoss(by_class[:, None] * resolve_loss(tagger.loss, classes, "zero_one"), 0.0)
-    if np.isinf(tagger.C) and loss.least == 0:
+    if np.isinf(float(tagger.C)) and loss.least == 0:
         raise ValueError(
             "A hard margin (C=inf) needs a loss above 0 for every wrong labeling; got a matrix or "
             "class_weight with 0 between different labels. Give a finite C."

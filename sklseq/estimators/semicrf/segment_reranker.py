@@ -16,7 +16,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter
-from sklseq.data.segment_labels import Span, check_triple, labels_to_segments, segments_to_labels
+from sklseq.data.segment_labels import (
+    Span,
+    check_segment_lists,
+    check_triple,
+    labels_to_segments,
+    segments_to_labels,
+)
 from sklseq.data.sequences import check_sample_weight
 from sklseq.data.types import ArrayLike, ColumnsLike, LabelsLike, SequencesLike, ValidLike
 from sklseq.estimators.folds import as_list, take
@@ -145,6 +151,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
             The estimator itself.
         """
         self._check_parameters()
+        check_segment_lists(y)
         X, y, weights = _of_positive_weight(as_list(X), list(y), sample_weight)
         base = self._base()
         truth = _segments_of(y, last_step(unwrap(base, fitted=False))[0].outside)

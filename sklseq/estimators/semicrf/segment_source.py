@@ -143,7 +143,7 @@ class SegmentSource:
                 f"Segment {one!r} of sequence {s} of y has {size[k]} steps, more than "
                 f"max_segment_length={limit}. Raise it, or use None for any length."
             )
-        return int(limit)
+        return min(int(limit), np.iinfo(np.int64).max)
 
 
 def read_potentials(X: SequencesLike, vectorizer=None, *, fit: bool = False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, update_wrapper
 from types import MethodType
 from typing import Any, Generic, TypeVar
@@ -371,7 +371,9 @@ class SemiCRFSegmenter(
         longest = self.max_segment_length
         check_number("max_segment_length", longest, 1, whole=True, optional=True)
         pairs = self.constraints
-        if pairs is not None and (isinstance(pairs, str) or not isinstance(pairs, Iterable)):
+        if pairs is not None and (
+            isinstance(pairs, (str, bytes, Mapping)) or not isinstance(pairs, Iterable)
+        ):
             raise ValueError(
                 "constraints must be None or a list of forbidden pairs (label, next label); got "
                 f"{pairs!r:.60}."

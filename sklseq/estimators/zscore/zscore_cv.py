@@ -23,7 +23,7 @@ from sklseq.data.types import (
     SequencesLike,
 )
 from sklseq.estimators.folds import check_finite, read_folds, read_scorer, scorer_weights
-from sklseq.estimators.penalty_search import NoPartialFitMixin
+from sklseq.estimators.penalty_search import NoPartialFitMixin, read_grid
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_choices, refuse_roles
 from sklseq.estimators.zscore.leave_out_search import LeaveOutSearch, n_entries
@@ -49,8 +49,9 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
 
     Parameters
     ----------
-    l2s : array-like of float, default=(0.001, 0.01, 0.1, 1.0, 10.0)
-        Ridges to try, above 0.
+    l2s : array-like of float or int, default=(0.001, 0.01, 0.1, 1.0, 10.0)
+        Ridges to try, above 0; an integer n stands for n values between 0.001 and 10, evenly spaced
+        on a logarithmic scale.
     transition_weights : iterable, default=(None, 0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, \
 0.3, 0.5, 1.0, 2.0, 5.0)
         Values of ``transition_weight`` to try; None is its default.
@@ -138,7 +139,7 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
     def __init__(
         self,
         *,
-        l2s: ArrayLike = (0.001, 0.01, 0.1, 1.0, 10.0),
+        l2s: ArrayLike | int = (0.001, 0.01, 0.1, 1.0, 10.0),
         transition_weights: Iterable[float | None] = (
             None,
             0.0,
@@ -260,9 +261,8 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
             )
 
     def _check_grid(self) -> tuple[np.ndarray, list[float | None]]:
-        l2s, weights = _as_numbers(self.l2s), self.transition_weights
-        if not len(l2s) or not (np.isfinite(l2s) & (l2s > 0)).all():
-            raise ValueError(f"l2s must be a list of finite numbers above 0; got {self.l2s!r}.")
+        l2s = read_grid("l2s", self.l2s, (-3, 1), zero=False)
+        weights = self.transition_weights
         weights = list(weights) if np.iterable(weights) and not isinstance(weights, str) else []
         numbers = _as_numbers([0.0 if w is None else w for w in weights])
         if any(isinstance(w, (bool, np.bool_)) for w in weights):

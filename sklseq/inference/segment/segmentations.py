@@ -184,7 +184,8 @@ class SegmentPlan:
         limits = np.zeros(L, dtype=np.int64)
         if max_length is not None:
             limits[:] = max_length
-        self.limits = limits
+        longest = int(np.diff(self.steps).max(initial=1))
+        self.limits = limits = np.minimum(limits, longest)  # longer segments do not fit anyway
         finite = limits[limits > 0]
         self.longest = int(finite.max(initial=0))
         self.drop = int(self.longest) if len(finite) == L else NEVER
