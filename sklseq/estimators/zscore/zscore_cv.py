@@ -27,7 +27,7 @@ from sklseq.estimators.penalty_search import NoPartialFitMixin, read_grid
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_choices, refuse_roles
 from sklseq.estimators.zscore.leave_out_search import LeaveOutSearch, n_entries
-from sklseq.estimators.zscore.zscore_problem import ZScoreProblem
+from sklseq.estimators.zscore.zscore_problem import ZScoreProblem, warn_columns_without_effect
 from sklseq.estimators.zscore.zscore_tagger import ZScoreTagger
 from sklseq.objectives.zscore.moments import PairRule
 
@@ -244,7 +244,7 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
             problem = ZScoreProblem(tagger.set_params(gamma=gammas[g]), source)
         problem.rule = rules[j]
         tagger.set_params(l2=float(l2s[i]), transition_weight=weights[j])
-        tagger._warn_small_columns(source)
+        warn_columns_without_effect(tagger, source)
         self._set(problem, problem.solve())
         self.l2_, self.best_score_ = float(l2s[i]), float(scores[g][i, j])
         self.cv_scores_ = scores[0] if self.gammas is None else np.array(scores)

@@ -13,7 +13,7 @@ from sklseq.data.constraints import Constraints, resolve_constraints
 from sklseq.data.sequences import row_positions
 from sklseq.estimators.label_losses import resolve_loss
 from sklseq.estimators.sources.source import RowSource
-from sklseq.estimators.validation import check_magnitude, read_class_weight
+from sklseq.estimators.validation import check_magnitude, read_class_weight, warn_small_columns
 from sklseq.estimators.zscore.kernel_space import KernelSpace
 from sklseq.estimators.zscore.separate import FreeSystem, PathSystem, separate
 from sklseq.inference.chain.linear_chain import as_generator
@@ -213,6 +213,14 @@ def resolve_l2(tagger: Any, n_labels: int) -> float:
     labels, a constant l2 lets scores of rare features vanish beside those of transitions.
     """
     return min(1.0, FEW_LABELS / n_labels) if tagger.l2 is None else float(tagger.l2)
+
+
+def warn_columns_without_effect(tagger: Any, source: RowSource) -> None:
+    """Warn of columns that the ridge leaves without an effect, see ``warn_small_columns``."""
+    if tagger.kernel == "linear":
+        n_labels = len(source.classes)
+        l2 = resolve_l2(tagger, n_labels)
+        warn_small_columns(source.X.rows, source.weights, 2 * n_labels * l2, f"l2={l2:.3g}")
 
 
 def pair_rule(tagger: Any) -> PairRule:

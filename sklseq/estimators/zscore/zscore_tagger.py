@@ -48,7 +48,6 @@ from sklseq.estimators.validation import (
     training_weights,
     warn_new_attributes,
     warn_one_label,
-    warn_small_columns,
 )
 from sklseq.estimators.weights import WeightsMixin
 from sklseq.estimators.zscore.transition_choice import choose_rule
@@ -61,6 +60,7 @@ from sklseq.estimators.zscore.zscore_problem import (
     pair_rule,
     resolve_l2,
     solve_statistics,
+    warn_columns_without_effect,
 )
 from sklseq.objectives.zscore.factorised import CentredRows, centred_statistics
 from sklseq.objectives.zscore.moments import (
@@ -382,16 +382,11 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         self._check_parameters()
         source = RowSource.read(X, y, sample_weight)
         refuse_roles(source.X)
-        self._warn_small_columns(source)
+        warn_columns_without_effect(self, source)
         problem = ZScoreProblem(self, source)
         if problem.chooses_transitions:
             problem.rule = choose_rule(problem)
         return self._set(problem, problem.solve())
-
-    def _warn_small_columns(self, source: RowSource) -> None:
-        if self.kernel == "linear":
-            l2, n_labels = resolve_l2(self, len(source.classes)), len(source.classes)
-            warn_small_columns(source.X.rows, source.weights, 2 * n_labels * l2, f"l2={l2:.3g}")
 
     def _set(self, problem: ZScoreProblem, solution: Solution) -> Self:
         tagger, fitted = problem.tagger, problem.attributes(solution)
