@@ -27,7 +27,7 @@ from sklseq.data.types import ArrayLike, SequencesLike
 ATTRIBUTES_WARNED = "_new_attributes_warned"  # set once warn_new_attributes has warned
 
 
-# Positive weights of sequences in training: float32 squares of gradients must not overflow.
+# The largest weight of a sequence in training: float32 squares of gradients must not overflow.
 WEIGHTS = 1e-15, 1e15
 LARGEST_PENALTY = 1e100
 
@@ -98,12 +98,12 @@ def training_weights(sample_weight: ArrayLike, n_sequences: int) -> np.ndarray:
     weights = check_sample_weight(sample_weight, n_sequences)
     if n_sequences and not weights.any():
         raise ValueError("sample_weight must have a positive entry; all weights are zero.")
-    low, high = WEIGHTS
-    wrong = weights[((weights < low) & (weights > 0)) | (weights > high)]
-    if wrong.size:
+    (low, high), largest = WEIGHTS, weights.max(initial=0)
+    if n_sequences and not low <= largest <= high:
         raise ValueError(
-            f"sample_weight must be 0 or from {low:g} to {high:g} in training, where its squares "
-            f"are added up; got {wrong[0]:g}. Divide the weights and the penalties by one number."
+            f"The largest sample_weight must be from {low:g} to {high:g} in training, where "
+            f"squares of weights are added up; got {largest:g}. Divide the weights and the "
+            "penalties by one number."
         )
     return weights
 

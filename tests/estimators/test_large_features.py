@@ -179,11 +179,23 @@ def test_partial_fit_with_a_column_of_denormal_numbers():
 def test_weights_out_of_range_are_refused(model, weight):
     X, y = small_problem()
     y = segments_of(y) if model is SemiCRFSegmenter else y
-    with pytest.raises(ValueError, match="sample_weight must be 0 or from 1e-15 to 1e"):
+    with pytest.raises(ValueError, match="largest sample_weight must be from 1e-15 to 1e"):
         model().fit(X, y, sample_weight=np.full(6, weight))
     if model is not HMSVMTagger:
         with pytest.raises(ValueError, match="l2 must be a finite number from 0 to 1e"):
             model(l2=1e308).fit(X, y)
+
+
+@pytest.mark.parametrize("model", [CRFTagger, SemiCRFSegmenter, ZScoreTagger, HMSVMTagger])
+def test_tiny_weights_beside_others_are_no_weight(model):
+    X, y = small_problem()
+    y = segments_of(y) if model is SemiCRFSegmenter else y
+    found = []
+    for tiny in (0.0, 1e-300, 1e-20):
+        fitted = model(tol=1e-4).fit(X, y, sample_weight=np.append(np.ones(5), tiny))
+        found.append(fitted.coef_)
+    for other in found[1:]:
+        assert_allclose(other, found[0], atol=1e-2)  # solvers end within tol
 
 
 @pytest.mark.parametrize("factor", [1e-15, 1e15])

@@ -713,7 +713,7 @@ def test_bad_starts(arguments, options, message):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"l2": -1}, "l2 must be a finite number of at least 0; got -1"),
+        ({"l2": -1}, "l2 must be a finite number from 0 to 1e\\+100; got -1"),
         ({"tol": np.nan}, "tol must be a finite number"),
         ({"n_paths": 1}, "n_paths must be an integer of at least 2; got 1"),
         ({"max_iter": 0}, "max_iter must be an integer of at least 1"),
