@@ -278,9 +278,12 @@ def test_a_client_that_goes_away_leaves_nothing(monkeypatch):
 
 
 def test_no_worker_left(monkeypatch):
+    import dask
+
     from sklseq.estimators.sources import cluster as _cluster
 
     monkeypatch.setattr(_cluster, "PATIENCE", "1s")
+    monkeypatch.setitem(dask.config.get("distributed.comm.timeouts"), "connect", "2s")
     cluster = distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
     )
