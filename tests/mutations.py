@@ -645,7 +645,7 @@ FAULTS = [
     ("features/_encode.pyx", "range(0, len(tokens), TOGETHER)", "range(1)", "test_token_features"),
     ("features/_template_transform.py", " or kept[0] is not self.column_codes_", "", "test_template_features"),
     ("features/_token_table.pyx", " | <uint64_t>(query.n + 1) << 56", "", "test_token_features"),
-    ("features/_window_transform.py", "values[sources >= 0] =", "values[:] =", "test_token_features"),
+    ("features/_window_transform.py", "values[own] =", "values[:] =", "test_token_features"),
     ("features/_window_transform.py", " + (first == last)", "", "test_token_features"),
     ("data/_row_join.pyx", "indices[k] + shift", "indices[k]", "test_token_features"),
     ("features/_token_table.pyx", "if not is_plain:", "if False:", "test_token_features"),

@@ -132,16 +132,12 @@ def check_magnitude(X: Any, what: str, limit: float = 0.0) -> None:
         )
 
 
-def check_penalties(estimator: Any, *names: str) -> None:
-    """Raise unless penalties are numbers from 0 to ``LARGEST_PENALTY``."""
-    for name in names:
-        check_number(name, getattr(estimator, name), 0, LARGEST_PENALTY)
-
-
-def check_numbers(estimator: Any, *names: str, least: float = 0, whole: bool = False) -> None:
+def check_numbers(
+    estimator: Any, *names: str, least: float = 0, most: float = np.inf, whole: bool = False
+) -> None:
     """:func:`check_number` of parameters of an estimator."""
     for name in names:
-        check_number(name, getattr(estimator, name), least, whole=whole)
+        check_number(name, getattr(estimator, name), least, most, whole=whole)
 
 
 def check_flags(name: str, values: Any, n_sequences: int) -> np.ndarray:

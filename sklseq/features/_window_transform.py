@@ -49,7 +49,8 @@ class WindowTransform:
         values = None
         if inner.values is not None:
             values = np.ones(len(sources), dtype=inner.values.dtype)
-            values[sources >= 0] = inner.values[sources[sources >= 0]]
+            own = sources >= 0
+            values[own] = inner.values[sources[own]]
         return PackedRows(indptr, indices, values, self.n_features_out_, inner.offsets)
 
     def _window(self, inner: PackedRows, room: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -32,9 +32,9 @@ from sklseq.estimators.base import BaseTagger
 from sklseq.estimators.token_explanation import ExplainMixin
 from sklseq.estimators.validation import (
     ATTRIBUTES_WARNED,
+    LARGEST_PENALTY,
     check_choices,
     check_numbers,
-    check_penalties,
     check_room,
     refuse_options,
     scaling_advice,
@@ -387,7 +387,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
-        check_penalties(self, "l1", "l2")
+        check_numbers(self, "l1", "l2", most=LARGEST_PENALTY)
         check_numbers(self, "tol", "entropy_weight", "proportions_weight")
         check_numbers(self, "max_iter", "n_iter_no_change", least=1, whole=True)
         check_choices(self, solver=SOLVERS, gradient=GRADIENTS)

@@ -47,10 +47,10 @@ from sklseq.estimators.semicrf.segment_source import (
     read_potentials,
 )
 from sklseq.estimators.validation import (
+    LARGEST_PENALTY,
     check_choices,
     check_handle_invalid,
     check_numbers,
-    check_penalties,
     nothing_to_score,
     other_width,
     warn_one_label,
@@ -358,7 +358,7 @@ class SemiCRFSegmenter(
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
-        check_penalties(self, "l1", "l2")
+        check_numbers(self, "l1", "l2", most=LARGEST_PENALTY)
         check_numbers(self, "tol")
         check_numbers(self, "max_iter", least=1, whole=True)
         check_choices(self, loss=LOSSES)

@@ -36,11 +36,11 @@ from sklseq.estimators.label_output import gives_lists
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import (
     ATTRIBUTES_WARNED,
+    LARGEST_PENALTY,
     check_choices,
     check_magnitude,
     check_not_empty,
     check_numbers,
-    check_penalties,
     other_width,
     read_class_weight,
     read_sequences,
@@ -419,7 +419,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
-        check_penalties(self, *([] if self.l2 is None else ["l2"]))
+        check_numbers(self, *([] if self.l2 is None else ["l2"]), most=LARGEST_PENALTY)
         check_numbers(self, "tol")
         check_numbers(self, "max_iter", least=1, whole=True)
         check_numbers(self, "n_paths", least=2, whole=True)
