@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from operator import index
 from typing import Any, NamedTuple
 
-from sklseq.data.sequences import Sequences, list_sequences
-from sklseq.data.tables import is_list, is_table
+from sklseq.data.sequences import Sequences
+from sklseq.data.tables import is_list, is_table, list_sequences
 
 
 def as_items(values: Any, name: str, n: int | None = None, of: str = "sequences") -> list:

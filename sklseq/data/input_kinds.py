@@ -51,6 +51,13 @@ def in_shards(X: Any) -> bool:
     return type(one).__module__.split(".")[0] == "dask" or hasattr(X, "to_delayed")
 
 
+def storage_of(X: Any) -> str:
+    """Where the sequences of X are: in "shards", in "blocks" or in "memory"."""
+    if in_shards(X):
+        return "shards"
+    return "blocks" if in_blocks(X) else "memory"
+
+
 def check_in_memory(X: Any) -> None:
     """Raise if X is in shards or in blocks; memory maps of any size are taken as arrays."""
     if in_blocks(X, maps=False):

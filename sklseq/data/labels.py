@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sklseq.data._label_lists import string_codes
-from sklseq.data.tables import is_list, is_table
+from sklseq.data.tables import is_list, is_table, refuse_mask
 
 _ARRAY_KINDS = {"U": "string", "b": "boolean", "i": "integer", "u": "integer"}
 MOST = np.iinfo(np.int64).max
@@ -116,14 +116,6 @@ def what_else(sequence: Any) -> str:
     if isinstance(sequence, Iterator):
         return f"an iterator ({kind}). Read it into a list."
     return f"{sequence!r:.60} ({kind}). To pass one sequence, wrap it in a list."
-
-
-def refuse_mask(values: Any, what: str, other: str = "") -> None:
-    """Raise if values are a masked array, whose mask NumPy's functions lose."""
-    if isinstance(values, np.ma.MaskedArray):
-        raise ValueError(
-            f"{what} is a masked array, whose mask would be lost; fill it: .filled(value){other}."
-        )
 
 
 def _array_kind(sequence: Any) -> str | None:
@@ -256,6 +248,24 @@ def check_lengths(lengths: np.ndarray, n_labels: np.ndarray, name: str = "y") ->
             f"Sequence {s} has {lengths[s]} rows in X but {n_labels[s]} labels in "
             f"{name}; each row needs one label."
         )
+
+
+def read_labels(y: Any, X: Any) -> NDArray:
+    """Labels of all rows, checked against the lengths of X."""
+    flat, offsets = as_label_sequences(y)
+    check_lengths(X.lengths, np.diff(offsets))
+    return flat
+
+
+def read_codes(y: Any, X: Any) -> tuple[NDArray, NDArray[np.int32]]:
+    """Sorted labels and the code of each row, checked against the lengths of X."""
+    if (found := codes_of_strings(y)) is not None:
+        classes, codes, offsets = found
+        check_lengths(X.lengths, np.diff(offsets))
+        return classes, codes
+    flat = read_labels(y, X)
+    classes = unique_labels(flat)
+    return classes, encode_labels(flat, classes, X.offsets)
 
 
 def split_labels(flat: NDArray, offsets: NDArray[np.integer]) -> NDArray[np.object_]:

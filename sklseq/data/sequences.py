@@ -9,25 +9,15 @@ from __future__ import annotations
 import numbers
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sklseq.data.labels import (
-    PartialLabelError,
-    as_label_sequences,
-    check_lengths,
-    codes_of_strings,
-    cut_rows,
-    encode_labels,
-    locate,
-    refuse_mask,
-    unique_labels,
-)
+from sklseq.data.labels import PartialLabelError, cut_rows, locate, read_codes
 from sklseq.data.samples import Samples
-from sklseq.data.tables import column_list, is_column, is_table
+from sklseq.data.tables import is_table, list_sequences, refuse_mask
 
 Rows = Any  # 2-D ndarray, SciPy CSR matrix or CSR array
 
@@ -286,29 +276,6 @@ class Sequences(Samples[Rows]):
         )
 
 
-def read_labels(y: Any, X: Sequences) -> np.ndarray:
-    """Labels of all rows, checked against the lengths of X."""
-    labels, offsets = as_label_sequences(y)
-    check_label_offsets(offsets, X)
-    return labels
-
-
-def read_codes(y: Any, X: Sequences) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted labels and the code of each row, checked against the lengths of X."""
-    if (found := codes_of_strings(y)) is not None:
-        classes, codes, offsets = found
-        check_label_offsets(offsets, X)
-        return classes, codes
-    labels = read_labels(y, X)
-    classes = unique_labels(labels)
-    return classes, encode_labels(labels, classes, X.offsets)
-
-
-def check_label_offsets(offsets: np.ndarray, X: Sequences) -> None:
-    """Raise unless label sequences have the same number and lengths as those of X."""
-    check_lengths(X.lengths, np.diff(offsets), "y")
-
-
 def _coded(y: Any, X: Sequences) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     # Labels, codes of the rows, and the table of codes if some labels are unknown.
     try:
@@ -414,49 +381,11 @@ def row_positions(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return first, last, np.flatnonzero(follows)
 
 
-def list_sequences(X: Any) -> list:
-    """The sequences of ``X``, a list, array or table column, as a list.
+def read_form(X: Any) -> tuple[str, Any]:
+    """The form of the sequences of ``X``, and X as a list.
 
-    Raises
-    ------
-    ValueError
-        If ``X`` is one string, mapping, table, matrix or array of numbers, or has no length.
-    """
-    got, advice = type(X).__name__, "Wrap a single sequence in a list: [X]."
-    if isinstance(X, str):
-        advice = "Cut a text into tokens: [X.split()]."
-    elif is_table(X):
-        got, advice = f"{got}, one table", "Cut it into sequences by sklseq.datasets.from_frame."
-    elif isinstance(X, np.ndarray) and X.dtype != object and X.ndim != 3 and X.dtype.kind != "U":
-        got = f"one array of shape {X.shape}"
-    elif hasattr(X, "to_list") or hasattr(X, "to_pylist"):
-        return _columns_as_lists(column_list(X))
-    elif not isinstance(X, (str, bytes, Mapping, Set)) and not is_sparse(X):
-        if hasattr(X, "__len__") and not hasattr(X, "keys"):
-            sequences = list(X)
-            if sequences and hasattr(sequences[0], "read"):
-                raise ValueError(
-                    "X holds sequences in blocks, which WindowFeatures, PerToken and CRFTagger "
-                    "read; give arrays instead, numpy.concatenate(list(blocks.read()))."
-                )
-            return _columns_as_lists(sequences)
-        if isinstance(X, Iterator):
-            advice = "Read it into a list: list(X)."
-    raise ValueError(f"X must be a list of sequences; got {got}. {advice}")
-
-
-def _columns_as_lists(sequences: list) -> list:
-    # A Series would be read as a mapping, from its index.
-    columns = {kind for kind in set(map(type, sequences)) if is_column(kind)}
-    if not columns:
-        return sequences
-    return [column_list(x) if type(x) in columns else x for x in sequences]
-
-
-def input_form(X: Any) -> str:
-    """Form of the sequences of ``X``: "packed", "array", "sparse", "dicts" or "attributes".
-
-    Empty sequences fit any form; if all are empty the answer is "empty".
+    Forms are "packed" (X is returned as it is), "array", "sparse", "dicts" and "attributes". Empty
+    sequences fit any form; if all are empty the form is "empty".
 
     Raises
     ------
@@ -464,11 +393,12 @@ def input_form(X: Any) -> str:
         If two sequences have different forms, or one has an unknown form.
     """
     if isinstance(X, Sequences):
-        return "packed"
-    if isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and X.ndim == 3:
-        return "array"
+        return "packed", X
+    sequences = list_sequences(X)
+    if isinstance(X, np.ndarray) and X.dtype.kind in "biuf":  # of three dimensions
+        return "array", sequences
     form, first = "empty", 0
-    for s, sequence in enumerate(list_sequences(X)):
+    for s, sequence in enumerate(sequences):
         this = _sequence_form(sequence, s)
         if form == "empty":
             form, first = this, s
@@ -477,7 +407,7 @@ def input_form(X: Any) -> str:
                 f"All sequences of X must have one form; sequence {first} holds {_FORMS[form]} "
                 f"but sequence {s} holds {_FORMS[this]}. Convert them to the same form."
             )
-    return form
+    return form, sequences
 
 
 _FORMS = {
@@ -491,7 +421,6 @@ _FORMS = {
 def _sequence_form(sequence: Any, s: int) -> str:
     if is_sparse(sequence) and sequence.ndim == 2:
         return "sparse"
-    refuse_mask(sequence, f"Sequence {s} of X")
     if is_sparse(sequence) or (isinstance(sequence, np.ndarray) and sequence.dtype != object):
         if sequence.ndim != 2:
             raise ValueError(
@@ -546,21 +475,25 @@ def _list_form(row: Any, s: int) -> str:
     )
 
 
-def as_sequences(X: Any, *, finite: bool = True, form: str | None = None) -> Sequences:
+def as_sequences(X: Any, *, finite: bool = True) -> Sequences:
     """Pack numeric input (lists of arrays or sparse matrices) into ``Sequences``.
 
     Integer and boolean features become float64; float32 stays float32. ``finite=False`` allows
-    NaN and infinity. ``form``: that of X, if it is known.
+    NaN and infinity.
 
     Raises
     ------
     ValueError
         If sequences differ in form or width, hold no numbers, or hold NaN or infinity.
     """
-    form = input_form(X) if form is None else form
+    return pack(*read_form(X), finite=finite)
+
+
+def pack(form: str, sequences: Any, *, finite: bool = True) -> Sequences:
+    """:func:`as_sequences` of what :func:`read_form` returned."""
     if form in ("dicts", "attributes"):
         raise ValueError(f"X holds {_FORMS[form]}: vectorise them first with DictFeatures.")
-    packed = X if form == "packed" else _pack(list_sequences(X), form)
+    packed = sequences if form == "packed" else _join(sequences, form)
     if packed.dtype not in (np.float32, np.float64):
         if packed.dtype.kind not in "biuf":
             raise ValueError(f"X must hold numbers; got dtype {packed.dtype}.")
@@ -577,7 +510,7 @@ def as_sequences(X: Any, *, finite: bool = True, form: str | None = None) -> Seq
     return packed
 
 
-def _pack(matrices: list, form: str) -> Sequences:
+def _join(matrices: list, form: str) -> Sequences:
     if form == "empty":
         return Sequences(np.zeros((0, 0)), np.zeros(len(matrices) + 1, dtype=np.int64))
     matrices = [m.tocsr() if is_sparse(m) else _as_array(m, s) for s, m in enumerate(matrices)]

@@ -1,8 +1,11 @@
-"""Tables of pandas, polars and pyarrow, read through their common methods and without an import."""
+"""Lists of sequences, and tables of pandas, polars and pyarrow.
+
+Tables are recognised and read through their common methods, without an import.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -36,6 +39,58 @@ def is_list(values: Any) -> bool:
     others = str | bytes | bytearray | memoryview | Mapping | Set
     is_matrix = is_table(values) or hasattr(values, "tocsr")
     return isinstance(values, Iterable) and not isinstance(values, others) and not is_matrix
+
+
+def list_sequences(X: Any) -> list:
+    """The sequences of ``X``, a list, array or table column, as a list.
+
+    Raises
+    ------
+    ValueError
+        If ``X`` is one string, mapping, table, matrix or array of numbers, or has no length, or
+        if a sequence is a masked array.
+    """
+    got, advice = type(X).__name__, "Wrap a single sequence in a list: [X]."
+    if isinstance(X, str):
+        advice = "Cut a text into tokens: [X.split()]."
+    elif is_table(X):
+        got, advice = f"{got}, one table", "Cut it into sequences by sklseq.datasets.from_frame."
+    elif isinstance(X, np.ndarray) and X.dtype != object and X.ndim != 3 and X.dtype.kind != "U":
+        got = f"one array of shape {X.shape}"
+    elif hasattr(X, "to_list") or hasattr(X, "to_pylist"):
+        return _columns_as_lists(column_list(X))
+    elif not isinstance(X, (str, bytes, Mapping, Set)) and not hasattr(X, "tocsr"):
+        if hasattr(X, "__len__") and not hasattr(X, "keys"):
+            sequences = list(X)
+            if sequences and hasattr(sequences[0], "read"):
+                raise ValueError(
+                    "X holds sequences in blocks, which WindowFeatures, PerToken and CRFTagger "
+                    "read; give arrays instead, numpy.concatenate(list(blocks.read()))."
+                )
+            return _columns_as_lists(sequences)
+        if isinstance(X, Iterator):
+            advice = "Read it into a list: list(X)."
+    raise ValueError(f"X must be a list of sequences; got {got}. {advice}")
+
+
+def _columns_as_lists(sequences: list) -> list:
+    # A Series would be read as a mapping, from its index.
+    kinds = set(map(type, sequences))
+    if any(issubclass(kind, np.ma.MaskedArray) for kind in kinds):
+        for s, sequence in enumerate(sequences):
+            refuse_mask(sequence, f"Sequence {s} of X")
+    columns = {kind for kind in kinds if is_column(kind)}
+    if not columns:
+        return sequences
+    return [column_list(x) if type(x) in columns else x for x in sequences]
+
+
+def refuse_mask(values: Any, what: str, other: str = "") -> None:
+    """Raise if values are a masked array, whose mask NumPy's functions lose."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(
+            f"{what} is a masked array, whose mask would be lost; fill it: .filled(value){other}."
+        )
 
 
 def is_table(x: Any) -> bool:

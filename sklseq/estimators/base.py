@@ -10,12 +10,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import LabellerBase
-from sklseq.data.input_kinds import in_blocks, in_shards
-from sklseq.data.labels import PartialLabelError, encode_labels, find_codes
+from sklseq.data.input_kinds import in_blocks, in_shards, storage_of
+from sklseq.data.labels import PartialLabelError, encode_labels, find_codes, read_labels
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
 from sklseq.data.row_blocks import RowBlocks
 from sklseq.data.segment_labels import Span
-from sklseq.data.sequences import Sequences, check_sample_weight, read_labels
+from sklseq.data.sequences import Sequences, check_sample_weight
 from sklseq.data.span_rules import SpanRules, find_by_rules, named_spans, span_rules
 from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, SequencesLike, ValidLike
 from sklseq.estimators.label_output import (
@@ -83,10 +83,10 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         return score_rows(X, W.dtype), W
 
     def _scored(self, X: Sequences, known: LabelsLike | None = None) -> ScoredRows:
-        allowed = None
+        (design, W), allowed = self._design(X), None
         if known is not None:
             allowed = PartialLabels.read(known, X, "known").allowed(self.classes_)
-        return ScoredRows(X, *self._design(X), self._chain_weights(), allowed, self.n_jobs)
+        return ScoredRows(X, design, W, self._chain_weights(), allowed, self.n_jobs)
 
     def _relative_potentials(self, X: SequencesLike) -> Potentials:
         # Without the maxima of rows with large scores, for questions about differences.
@@ -170,9 +170,10 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         16 labels and 6 s with 64.
         """
         check_handle_invalid(handle_invalid)
-        if in_shards(X):
+        storage = storage_of(X)
+        if storage == "shards":
             return self._predict_shards(X, known=known, valid=valid)
-        if in_blocks(X):
+        if storage == "blocks":
             return self._predict_blocks(X, known=known, valid=valid)
         X = self._read(X, finite=False)
         rows = self._scored(X, known)

@@ -16,7 +16,8 @@ from sklearn.model_selection import check_cv
 from sklseq._lib.checks import is_number
 from sklseq._lib.signatures import takes
 from sklseq.data.segment_potentials import SegmentPotentials
-from sklseq.data.sequences import Sequences, list_sequences
+from sklseq.data.sequences import Sequences
+from sklseq.data.tables import list_sequences
 from sklseq.metrics import SCORERS, get_scorer
 
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]

@@ -23,9 +23,9 @@ from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import Threads
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.constraints import constraints_of_part
-from sklseq.data.labels import PartialLabelError, split_labels
+from sklseq.data.labels import PartialLabelError, read_labels, split_labels
 from sklseq.data.partial_labels import PartialLabels, labels_in
-from sklseq.data.sequences import Sequences, read_labels
+from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.folds import (
     check_finite,

@@ -28,14 +28,15 @@ def valid_paths(
     ``best``: codes of the best paths of all. ``valid``, ``handle_invalid``: as in
     `BaseTagger.predict`.
     """
-    unless = unless_invalid(handle_invalid)
+    scores = PlainScores.of_potentials(*potentials)
     if callable(valid):
-        return _first_valid(best.copy(), potentials, classes, check_valid(valid), unless)
+        valid, unless = check_valid(valid), unless_invalid(handle_invalid)
+        return _first_valid(best.copy(), scores, classes, valid, unless)
     rules = span_rules(classes)
     # The rules of runs list the outside label too, which is the type of no label.
     once = types_once(valid, [x for k, x in enumerate(rules.types) if k in rules.type_of])
     chosen = np.array([label in once for label in rules.types], dtype=bool)
-    return best_paths_once(best, potentials, rules, chosen, handle_invalid == "best")
+    return best_paths_once(best, scores, rules, chosen, handle_invalid == "best")
 
 
 def unless_invalid(handle_invalid: str) -> AbstractContextManager:
@@ -109,17 +110,16 @@ def segmentation_rule(
 
 
 def _first_valid(
-    codes: np.ndarray, potentials: tuple, classes: np.ndarray, valid: Callable,
+    codes: np.ndarray, scores: PlainScores, classes: np.ndarray, valid: Callable,
     unless: AbstractContextManager,
 ) -> np.ndarray:  # fmt: skip
-    plain = PlainScores.of_potentials(*potentials)
-    for s, path in enumerate(cut_rows(codes, plain.offsets)):
+    for s, path in enumerate(cut_rows(codes, scores.offsets)):
 
         def of_sequence(path: list[int], s: int = s) -> bool:
             return valid(classes[path].tolist(), s)
 
         def paths(n: int, s: int = s) -> list[list[int]]:
-            return nbest_of_one(plain[s], n)[0].tolist()
+            return nbest_of_one(scores[s], n)[0].tolist()
 
         best = path.tolist()
         if not of_sequence(best):

@@ -16,11 +16,11 @@ from sklseq.data.input_kinds import check_in_memory
 from sklseq.data.sequences import (
     Sequences,
     as_numbers,
-    as_sequences,
     check_sample_weight,
-    input_form,
     is_sparse,
     made_of_ones,
+    pack,
+    read_form,
 )
 from sklseq.data.types import ArrayLike, SequencesLike
 
@@ -40,24 +40,24 @@ def read_sequences(
     ``finite=False``: do not check for NaN and infinity, as computing scores does it.
     """
     check_in_memory(X)
-    form = input_form(X)
+    form, sequences = read_form(X)
     if fit and form in ("dicts", "attributes"):
         from sklseq.features import DictFeatures
 
         vectorizer = DictFeatures()
-        return vectorizer.fit_transform(X), vectorizer
+        return vectorizer.fit_transform(sequences), vectorizer
     if form in ("dicts", "attributes") or (form == "empty" and vectorizer is not None):
         if vectorizer is None:
             raise ValueError(
                 f"X holds {form}, but this estimator was fitted on arrays; pass rows of features."
             )
-        return vectorizer.transform(X), vectorizer
+        return vectorizer.transform(sequences), vectorizer
     if vectorizer is not None and not fit and form != "packed":
         raise ValueError(
             "X holds arrays, but this estimator was fitted on feature dicts or attributes; "
             "pass those."
         )
-    return as_sequences(X, finite=finite, form=form), None
+    return pack(form, sequences, finite=finite), None
 
 
 def refuse_roles(X: Sequences) -> Sequences:

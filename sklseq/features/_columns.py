@@ -9,9 +9,14 @@ import numpy as np
 
 from sklseq._lib.checks import is_number
 from sklseq.data.column_sequences import ColumnSequences
-from sklseq.data.labels import refuse_mask
-from sklseq.data.sequences import is_sparse, list_sequences
-from sklseq.data.tables import Coded, column_list, is_table, table_columns
+from sklseq.data.sequences import is_sparse
+from sklseq.data.tables import (
+    Coded,
+    column_list,
+    is_table,
+    list_sequences,
+    table_columns,
+)
 from sklseq.data.types import TokensLike
 from sklseq.features import _encode
 from sklseq.features._name_table import NameTable
@@ -282,7 +287,6 @@ def _form_of(sequence: Any, s: int) -> str:
             f"Sequence {s} of X must be a mapping of columns, or a list of strings, tuples or "
             f"dicts; got {type(sequence).__name__}. {advice}"
         )
-    refuse_mask(sequence, f"Sequence {s} of X")
     if len(sequence) == 0:
         return "empty"
     row = sequence[0]

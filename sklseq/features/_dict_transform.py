@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sklseq.data.sequences import Sequences, is_sparse, list_sequences
-from sklseq.data.tables import is_table, table_columns
+from sklseq.data.sequences import Sequences, is_sparse
+from sklseq.data.tables import is_table, list_sequences, table_columns
 from sklseq.features import _item_reader
 from sklseq.features._columns import column_of
 from sklseq.features._name_table import NameTable

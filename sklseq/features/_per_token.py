@@ -14,10 +14,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
-from sklseq.data.labels import PartialLabelError
+from sklseq.data.labels import PartialLabelError, read_labels
 from sklseq.data.partial_labels import PartialLabels
 from sklseq.data.segment_labels import UNKNOWN, empty_lists, holds_segments, read_segments
-from sklseq.data.sequences import Sequences, as_sequences, read_labels
+from sklseq.data.sequences import Sequences, as_sequences
 from sklseq.data.tables import column_list, is_column, is_table
 from sklseq.data.types import ArrayLike, ColumnsLike
 from sklseq.features._columns import Columns, read_columns, select_columns

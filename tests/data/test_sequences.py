@@ -12,7 +12,7 @@ from sklearn.pipeline import FeatureUnion
 from sklearn.preprocessing import FunctionTransformer
 
 from sklseq import CRFTagger, HMSVMTagger, Sequences, ZScoreTagger
-from sklseq.data.sequences import as_sequences, input_form
+from sklseq.data.sequences import as_sequences, read_form
 
 LENGTHS = [3, 0, 1, 5, 2]
 
@@ -149,10 +149,10 @@ INPUTS = {
 
 
 @pytest.mark.parametrize("form", INPUTS)
-def test_input_forms_are_told_apart(form):
-    assert input_form(INPUTS[form]) == form
-    assert input_form(tuple(INPUTS[form])) == form
-    assert input_form([[], *INPUTS[form]]) == form
+def test_read_forms_are_told_apart(form):
+    assert read_form(INPUTS[form])[0] == form
+    assert read_form(tuple(INPUTS[form]))[0] == form
+    assert read_form([[], *INPUTS[form]])[0] == form
 
 
 @pytest.mark.parametrize("form", ["array", "sparse"])
@@ -180,15 +180,15 @@ def test_one_array_is_not_copied_and_stays_as_it_is():
 
 def test_bad_input_is_one_clear_sentence():
     with pytest.raises(ValueError, match=r"Wrap a single sequence in a list: \[X\]"):
-        input_form(np.ones((2, 3)))
+        read_form(np.ones((2, 3)))
     with pytest.raises(ValueError, match=r"Wrap a single sequence in a list: \[X\]"):
-        input_form(sparse.csr_matrix((2, 3)))
+        read_form(sparse.csr_matrix((2, 3)))
     with pytest.raises(ValueError, match="sequence 0 holds a 2-D array but sequence 1 holds feat"):
-        input_form([np.ones((2, 3)), [{"a": 1}]])
+        read_form([np.ones((2, 3)), [{"a": 1}]])
     with pytest.raises(ValueError, match=r"Sequence 1 of X must be 2-D"):
-        input_form([np.ones((2, 3)), np.ones(3)])
+        read_form([np.ones((2, 3)), np.ones(3)])
     with pytest.raises(ValueError, match="Turn raw tokens into features first"):
-        input_form([["the", "cat"]])
+        read_form([["the", "cat"]])
     with pytest.raises(ValueError, match="sequence 1 has 2, the first has 3"):
         as_sequences([np.ones((2, 3)), np.ones((2, 2))])
     with pytest.raises(ValueError, match="vectorise them first with DictFeatures"):

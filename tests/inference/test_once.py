@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklseq.data.span_rules import find_by_rules, span_rules
 from sklseq.inference import viterbi
 from sklseq.inference.chain import once as module
+from sklseq.inference.chain.linear_chain import PlainScores
 from sklseq.inference.chain.row_transitions import RowTransitions
 from tests.oracles import enumerate_chain
 
@@ -23,7 +24,8 @@ def once_paths(potentials, *rule):
     best, _ = viterbi(emission, transition, offsets, start=start, end=end)
     if transition.ndim == 3:
         transition = RowTransitions.from_dense(transition)
-    return module.best_paths_once(best, (emission, transition, start, end, offsets), *rule)
+    scores = PlainScores.of_potentials(emission, transition, start, end, offsets)
+    return module.best_paths_once(best, scores, *rule)
 
 
 def obeys(path, rules, once):

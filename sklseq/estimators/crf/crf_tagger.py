@@ -16,9 +16,9 @@ from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import check_n_jobs
 from sklseq.data.input_kinds import in_blocks
-from sklseq.data.labels import cut_rows, find_codes
+from sklseq.data.labels import cut_rows, find_codes, read_labels
 from sklseq.data.segment_labels import read_queries
-from sklseq.data.sequences import Sequences, read_labels, row_positions
+from sklseq.data.sequences import Sequences, row_positions
 from sklseq.data.span_rules import SpanRules, span_rules
 from sklseq.data.types import (
     ArrayLike,

@@ -6,7 +6,7 @@ from typing import Any
 
 from sklearn import get_config
 
-from sklseq.data.input_kinds import holds_rows, in_blocks, in_shards
+from sklseq.data.input_kinds import holds_rows, storage_of
 from sklseq.data.labels import PartialLabelError
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.block_source import BlockSource
@@ -28,7 +28,8 @@ def open_source(
     If ``unlabelled`` has a parameter set, sequences without known labels are kept; this needs
     sequences in memory.
     """
-    if in_shards(X):
+    storage = storage_of(X)
+    if storage == "shards":
         unlabelled.check_in_memory(False)
         return _open_shards(X, y, sample_weight)
     cut = gradient in BY_BLOCKS and holds_rows(X)
@@ -38,7 +39,7 @@ def open_source(
         budget = get_config()["working_memory"] * 2.0**20
         return plan_gradient(gradient, int(longest), n_labels, budget=budget, **kind)
 
-    if cut or in_blocks(X):
+    if cut or storage == "blocks":
         unlabelled.check_in_memory(False)
         weights = training_weights(sample_weight, len(X))
         cause = cause if cut else "X holds sequences in blocks"

@@ -12,15 +12,9 @@ from typing import Any
 import numpy as np
 from sklearn import get_config
 
-from sklseq.data.labels import PartialLabelError, split_labels
+from sklseq.data.labels import PartialLabelError, read_labels, split_labels
 from sklseq.data.partial_labels import Choices, PartialLabels
-from sklseq.data.sequences import (
-    Sequences,
-    as_sequences,
-    check_sample_weight,
-    read_labels,
-    weighted_only,
-)
+from sklseq.data.sequences import Sequences, as_sequences, check_sample_weight, weighted_only
 from sklseq.data.store import read_stored, stored_size
 from sklseq.data.types import LabelsLike, PathLike
 from sklseq.estimators.sources.partial_source import has_row

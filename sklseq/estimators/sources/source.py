@@ -13,8 +13,8 @@ from scipy import sparse
 from sklseq._lib.threads import Threads
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.constraints import Constraints, check_constraints, resolve_constraints
-from sklseq.data.labels import encode_labels
-from sklseq.data.sequences import STATE, TRANSITION, Sequences, read_codes, weighted_only
+from sklseq.data.labels import encode_labels, read_codes
+from sklseq.data.sequences import STATE, TRANSITION, Sequences, weighted_only
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.validation import (
     check_not_empty,

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.optimize import brentq
 from sklearn.exceptions import ConvergenceWarning
 
-from sklseq.data.labels import encode_labels, split_labels
-from sklseq.data.sequences import Sequences, read_labels, row_positions
+from sklseq.data.labels import encode_labels, read_labels, split_labels
+from sklseq.data.sequences import Sequences, row_positions
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.zscore.kernel_space import KernelSpace
 from sklseq.inference.chain.linear_chain import forward_backward

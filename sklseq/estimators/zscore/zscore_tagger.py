@@ -17,8 +17,8 @@ from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import check_n_jobs
 from sklseq.data.constraints import Constraints, resolve_constraints
-from sklseq.data.labels import encode_labels, read_classes
-from sklseq.data.sequences import check_sample_weight, input_form, read_labels, row_positions
+from sklseq.data.labels import encode_labels, read_classes, read_labels
+from sklseq.data.sequences import check_sample_weight, read_form, row_positions
 from sklseq.data.types import (
     ArrayLike,
     ClassWeightLike,
@@ -573,7 +573,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
 
     def _extended(self, X: SequencesLike) -> DictFeatures | None:
         # The transformer of dicts with the new attributes of X, unless there are too many columns.
-        if self.vectorizer_ is None or input_form(X) not in ("dicts", "attributes"):
+        if self.vectorizer_ is None or read_form(X)[0] not in ("dicts", "attributes"):
             return self.vectorizer_
         extended = copy(self.vectorizer_).extend(X)
         if extended.n_features_out_ <= MAX_WEIGHTS:

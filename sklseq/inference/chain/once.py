@@ -20,7 +20,7 @@ class NoValidAnswerError(ValueError):
 
 
 def best_paths_once(
-    best: NDArray, potentials: tuple, rules: SpanRules, once: NDArray[np.bool_],
+    best: NDArray, scores: PlainScores, rules: SpanRules, once: NDArray[np.bool_],
     otherwise_best: bool = False,
 ) -> NDArray:  # fmt: skip
     r"""The best label path of each sequence among those with at most one span of some types.
@@ -42,12 +42,11 @@ def best_paths_once(
 
     Cost O(2^|R| · n_labels²) for each row of a sequence with R not empty.
     """
-    offsets = potentials[-1]
+    offsets = scores.offsets
     codes, more = best.copy(), _repeated(best, offsets, rules) & once
     asked = np.tile(once, (len(more), 1))
     sequences, repeated = np.flatnonzero(more.any(axis=1)), more
     if len(sequences):
-        plain = PlainScores.of_potentials(*potentials)
         begins, type_of = rules.begins[:-1, :-1].astype(np.uint8), rules.type_of[:-1]
     while len(sequences):
         paths = []
@@ -58,7 +57,7 @@ def best_paths_once(
         for s, bit in zip(sequences.tolist(), bits):
             rows = slice(offsets[s], offsets[s + 1])
             try:
-                paths.append(_path(plain[s], begins, bit, s))
+                paths.append(_path(scores[s], begins, bit, s))
             except NoValidAnswerError:
                 if not otherwise_best:
                     raise
