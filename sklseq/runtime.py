@@ -108,7 +108,7 @@ class Decoder:
         self.classes_: list = model["classes"]
         self.columns_: list[str] | None = model.get("columns")
         self._probabilistic: bool = model["probabilistic"]
-        self._field: tuple[int, int] = tuple(model["receptive_field"])
+        self._field: tuple[float, float] = tuple(model["receptive_field"])
         self._features = _features_of(model["features"])
         ends = model["transition"], model["start"], model["end"]
         self._chain = Transitions(*ends, ends[0].dtype)
@@ -315,6 +315,11 @@ class Stream:
                 "whole sequences, or train it without transition_features and B lines."
             )
         self._decoder, after = decoder, decoder._field[1]
+        if max(decoder._field) == float("inf"):
+            raise ValueError(
+                "The model reads the first or last item of a sequence (%x[@1,0]), so it is not "
+                "decoded item by item; use predict on whole sequences."
+            )
         allowed = ("lag", *OnlineRule._fields)
         for name in rule:
             if name not in allowed:

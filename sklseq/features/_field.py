@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 from sklearn.base import BaseEstimator
 
 
-def receptive_field(estimator: BaseEstimator) -> tuple[int, int]:
+def receptive_field(estimator: BaseEstimator) -> tuple[float, float]:
     """Return how many tokens before and after a token its row of features depends on.
 
     The fields of the steps of a pipeline are added; the field of a union is the largest of its
     parts; a tagger at the end of a pipeline adds nothing. With ``(b, a)``, tokens ``t - b`` to
     ``t + a`` determine row ``t`` of a sequence, so a stream keeps ``b`` past tokens and
-    labels a token ``a`` tokens late.
+    labels a token ``a`` tokens late. An infinite number means the rest of the sequence.
 
     Parameters
     ----------
@@ -45,7 +47,7 @@ def receptive_field(estimator: BaseEstimator) -> tuple[int, int]:
         return 0, 0
     if hasattr(estimator, "receptive_field"):
         before, after = estimator.receptive_field
-        return int(before), int(after)
+        return _whole(before), _whole(after)
     if hasattr(estimator, "predict") and not hasattr(estimator, "transform"):
         return 0, 0
     raise ValueError(
@@ -53,3 +55,7 @@ def receptive_field(estimator: BaseEstimator) -> tuple[int, int]:
         "on which its rows depend; add it, or wrap the transformer in PerToken if it works row by "
         "row."
     )
+
+
+def _whole(number: float) -> float:
+    return number if number == math.inf else int(number)

@@ -13,6 +13,7 @@ import numpy as np
 
 from sklseq.features import _encode
 from sklseq.features._columns import Columns
+from sklseq.features._commands import AFTER, BEFORE, Command, command_of
 from sklseq.features._name_table import NameTable
 from sklseq.features._parse import Template
 
@@ -49,13 +50,55 @@ class Layout(NamedTuple):
         """Return codes (n_nodes, n_positions) of columns and flags; those of grams are still 0."""
         codes = np.zeros((n_nodes, self.n_positions), dtype=np.int32)
         for row, (name, known) in zip(codes, tables.items()):
-            columns.check_lengths(name, self.lengths)
+            command = command_of(name)
+            read = name if command is None else columns.names[command.column]
+            columns.check_lengths(read, self.lengths)
+            if command is not None:
+                self._compute(command, columns, known, n_marks, row, grow)
+                continue
             columns.encode(name, known, 1 + n_marks, self.starts, row, grow)
             if n_marks:
                 self._mark_ends(row)
         for row, flag in zip(codes[len(tables) :], flags):
             row[self._flagged(flag)] = 1
         return codes
+
+    def _compute(
+        self, command: Command, columns: Columns, known: NameTable, n_marks: int, row: np.ndarray,
+        grow: bool,
+    ) -> None:  # fmt: skip
+        """Write the codes of a command's values, computed once for each distinct token."""
+        distinct, read = NameTable(), np.zeros(self.n_positions, dtype=np.int32)
+        columns.encode(columns.names[command.column], distinct, 1, self.starts, read, True)
+        tokens = list(distinct.names)
+        # Codes of the tokens, then of the rows before a sequence, the nearest first, and after it.
+        beyond = len(tokens) + 1 + np.arange(len(BEFORE) + len(AFTER)).reshape(2, -1)
+        beyond = beyond if n_marks else np.zeros_like(beyond)
+        if command.place is None:
+            for i in range(self.before if n_marks else 0):
+                read[self.starts - 1 - i] = beyond[0, min(i, len(BEFORE) - 1)]
+            for i in range(self.after if n_marks else 0):
+                read[self.starts + self.lengths + i] = beyond[1, min(i, len(AFTER) - 1)]
+        else:
+            read = self._at_place(command.place, read, beyond)
+        values = command.values([*tokens, *(BEFORE + AFTER if n_marks else ())])
+        found, first = np.zeros(len(values) + 1, dtype=np.int32), 1 + n_marks
+        start = np.ones(1, dtype=np.int64)
+        _encode.encode_column([values], "tokens", command.name, known, first, start, found, grow)
+        row[:] = found[read]
+
+    def _at_place(self, place: int, read: np.ndarray, beyond: np.ndarray) -> np.ndarray:
+        """Codes of one row of each sequence, in all its rows."""
+        at = np.where(place < 0, self.lengths + place, place - 1)
+        before, after = -1 - at, at - self.lengths
+        inside = (before < 0) & (after < 0)
+        codes = np.zeros(len(at), dtype=np.int32)
+        codes[inside] = read[(self.starts + at)[inside]]
+        for out, marks in zip((before, after), beyond):
+            codes[out >= 0] = marks[np.minimum(out[out >= 0], len(marks) - 1)]
+        everywhere = np.zeros_like(read)
+        everywhere[self._flagged(FLAGS.index("every row"))] = np.repeat(codes, self.lengths)
+        return everywhere
 
     def _mark_ends(self, row: np.ndarray) -> None:
         # Codes 1, 2, ... are _B-1, _B-2, ..., then _B+1, _B+2, ...
@@ -89,7 +132,9 @@ class GramPlan(NamedTuple):
         columns = list(dict.fromkeys(c for t in templates for c, _ in t.parts))
         flags = sorted({t.flag for t in templates if not t.parts})
         offsets = [offset for t in templates for _, offset in t.parts]
-        padding = max([0] + [-o for o in offsets]), max([0] + offsets)
+        # A place may be beyond the ends of a sequence, where rows have marks.
+        least = int(any(map(_has_place, columns)))
+        padding = max([least] + [-o for o in offsets]), max([least] + offsets)
         grams: dict[tuple[int, int, int], int] = {}
         nodes = []
         for template in templates:
@@ -131,6 +176,11 @@ class GramPlan(NamedTuple):
             k = self.nodes[:j].count(node)
             rows.append((node, shift, starts[node] + k, widths[node]))
         return np.array(rows, dtype=np.int64).reshape(-1, 4)
+
+
+def _has_place(name: str) -> bool:
+    command = command_of(name)
+    return command is not None and command.place is not None
 
 
 def number_grams(codes: np.ndarray, plan: GramPlan) -> list[np.ndarray]:

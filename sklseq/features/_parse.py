@@ -8,14 +8,11 @@ from typing import Any, NamedTuple
 
 from sklseq._lib.lines import as_lines
 from sklseq.data.sequences import STATE, TRANSITION
+from sklseq.features._commands import command_of, split_line
 
 MAX_OFFSET = 1000
 
 _PART = re.compile(r"\s*([^\[\]|%]+?)\s*\[\s*([+-]?\d+)\s*\]\s*")
-_MACRO = re.compile(r"%x\[\s*([+-]?\d+)\s*,\s*(\d+)\s*\]")
-_OTHER_COMMANDS = re.compile(
-    r"%[tmTMX]\[|%x\[\s*@"
-)  # of Wapiti: tests, matches, lower case, places
 # First letters of the lines of CRF++ and Wapiti.
 ROLES = {"U": STATE, "u": STATE, "B": TRANSITION, "b": TRANSITION, "*": STATE | TRANSITION}
 _FORMS = (
@@ -76,6 +73,9 @@ def parse_templates(templates: Any, columns: Sequence[str]) -> list[Template]:
         templates = as_lines(templates)
     if not isinstance(templates, Iterable):
         raise ValueError(f"templates must be a list of templates; got {templates!r}. {_FORMS}")
+    for name in columns:
+        if command_of(str(name)):
+            raise ValueError(f"The column {name!r} has the name of a command; rename it.")
     parsed = [_parse(t, columns) for t in templates if not _is_skipped(t)]
     seen = set()
     for template in parsed:
@@ -88,26 +88,26 @@ def parse_templates(templates: Any, columns: Sequence[str]) -> list[Template]:
 def _is_skipped(template: Any) -> bool:
     """Whether a line is blank, a comment, or a bare "B" (transitions, which every CRF has).
 
-    A bare "B" may have a number and a name, as in "B01:all".
+    A bare "B" may have a number and a name, as in "B01:all", and a comment.
     """
     if not isinstance(template, str):
         return False
     text = template.strip()
     if not text or text.startswith("#"):
         return True
-    return re.fullmatch(r"[Bb]\d*(:[^\[\]%|]*)?", text) is not None
+    return re.fullmatch(r"[Bb]\d*(:[^\[\]%|]*)?(\s+#.*)?", text) is not None
 
 
 def _parse(template: Any, columns: Sequence[str]) -> Template:
     if isinstance(template, str):
         text = template.strip()
-        parsed = _parse_brackets(text) or _parse_macros(text, columns)
+        parsed = _parse_brackets(text) or _parse_commands(text, columns)
     else:
         parsed = _parse_tuple(template)
     if parsed is None:
         raise ValueError(f"Template {template!r} cannot be read. {_FORMS}")
     for column, offset in parsed.parts:
-        if column not in columns:
+        if column not in columns and not (isinstance(template, str) and command_of(column)):
             raise ValueError(
                 f"Template {template!r} names the column {column!r}; "
                 f"the columns are {list(columns)}."
@@ -142,24 +142,26 @@ def _parse_tuple(template: Any) -> Template | None:
     return _joined(parts)
 
 
-def _parse_macros(text: str, columns: Sequence[str]) -> Template | None:
+def _parse_commands(text: str, columns: Sequence[str]) -> Template | None:
     if text[:1] not in ROLES:
         return None
-    if command := _OTHER_COMMANDS.search(text):
-        raise ValueError(
-            f"Template {text!r} has the command '{command[0]}' of Wapiti; only '%x[' with offsets "
-            "from the row is read. Give X a column with the values of the command, and read it by "
-            "'%x'."
-        )
-    literals = _MACRO.sub("\0", text).split("\0")
+    literals, commands = split_line(text)
     if any("%" in literal for literal in literals):
         return None
     parts = []
-    for offset, number in _MACRO.findall(text):
-        if int(number) >= len(columns):
+    for command, offset in commands:
+        try:
+            command.check()
+        except ValueError as error:
+            raise ValueError(f"Template {text!r} cannot be read: {error}.") from None
+        if command.column >= len(columns):
             raise ValueError(
-                f"Template {text!r} reads column number {number}; "
+                f"Template {text!r} reads column number {command.column}; "
                 f"the columns are {list(columns)}, counted from 0."
             )
-        parts.append((columns[int(number)], int(offset)))
-    return Template(text, tuple(parts), tuple(literals), role=ROLES[text[0]])
+        name = columns[command.column] if command.is_plain else command.name
+        parts.append((name, offset))
+    role = ROLES[text[0]]
+    if not parts:  # every tagger has the plain transitions of "*"
+        role = role & STATE or role
+    return Template(text, tuple(parts), tuple(literals), role=role)

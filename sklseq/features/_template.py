@@ -12,6 +12,7 @@ from sklseq.data.sequences import STATE, Sequences
 from sklseq.data.types import ColumnsLike, DTypeLike
 from sklseq.features import _encode
 from sklseq.features._columns import Columns, read_columns
+from sklseq.features._commands import command_of
 from sklseq.features._family import Extractor, VocabularyMixin, keep_frequent, to_sequences
 from sklseq.features._grams import GramPlan, Layout, keys_of, number_grams, prune, slots_of
 from sklseq.features._name_table import NameTable
@@ -37,9 +38,10 @@ class TemplateFeatures(TemplateTransform, VocabularyMixin, Extractor, auto_wrap_
         by number. One string may contain a whole template file: blank lines, comments (``#``) and
         a bare ``B`` (transitions, which every CRF has) are skipped. Attributes of lines with
         ``B`` or ``b``, such as ``"B01:%x[0,0]"``, have weights for pairs of successive labels, and
-        attributes of ``*`` lines have both kinds of weights, see :doc:`/transitions`. None: for
-        each of ``columns`` a window of five values, their pairs, and triples of all columns but
-        the first; for ``("w", "pos")`` the 19 templates of CRFsuite's chunking example.
+        attributes of ``*`` lines have both kinds of weights, see :doc:`/transitions`, also for
+        Wapiti's other commands. None: for each of ``columns`` a window of five values, their pairs,
+        and triples of all columns but the first; for ``("w", "pos")`` the 19 templates of
+        CRFsuite's chunking example.
     columns : list of str, default=None
         Names of all columns of tuples, or of the columns of mappings to use. None: the keys of
         the first mapping; ``"w"`` for strings; ``"c0"``, ``"c1"``, ... for tuples. Required with
@@ -153,13 +155,17 @@ class TemplateFeatures(TemplateTransform, VocabularyMixin, Extractor, auto_wrap_
         return names
 
     @property
-    def receptive_field(self) -> tuple[int, int]:
+    def receptive_field(self) -> tuple[float, float]:
         """Number of tokens before and after a token on which its attributes depend.
 
         With ``bos_eos`` at least 1, because a row depends on whether the sequence continues.
+        Infinite before a token if the first row of the sequence is read (``%x[@1,0]``), and after
+        it if the last one is.
         """
         self._check_fitted()
         before, after = self.padding_
+        for command in filter(None, map(command_of, self.column_codes_)):
+            before, after = command.field(before, after)
         return max(before, 1 in self.flags_), max(after, 2 in self.flags_)
 
     def _fit_rows(self, X: Any, y: Any) -> Sequences:

@@ -9,6 +9,7 @@ import numpy as np
 
 from sklseq.features import _encode, _rows
 from sklseq.features._columns import Columns, read_columns
+from sklseq.features._commands import command_of
 from sklseq.features._grams import Layout
 from sklseq.features._name_table import NameTable
 from sklseq.features._packed_rows import PackedRows
@@ -111,7 +112,10 @@ class TemplateTransform:
     @staticmethod
     def _layout(columns: Columns, used: list[str], padding: Any) -> Layout:
         # If no template reads a column, the lengths of any column serve.
-        return Layout.of(columns.lengths((used or columns.names)[0]), *padding)
+        name = (used or columns.names)[0]
+        command = command_of(name)
+        read = name if command is None else columns.names[command.column]
+        return Layout.of(columns.lengths(read), *padding)
 
     def _look_up(self, codes: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
         offsets, n_rows = layout.offsets, int(layout.offsets[-1])

@@ -462,20 +462,6 @@ COLUMNS = [{"w": ["a", "b"], "pos": ["A", "B"]}]
         ({"templates": ["w[0"]}, r"Template 'w\[0' cannot be read. Write 'w\[-1\]'"),
         ({"templates": [("w", 0)]}, r"Template \('w', 0\) cannot be read"),
         ({"templates": ["U1:%y[0,0]"]}, r"Template 'U1:%y\[0,0\]' cannot be read"),
-        *(
-            (
-                {"templates": [f"u:1=%x[0,0]/{line}"]},
-                rf"has the command '{begin}' of Wapiti; .*'%x'",
-            )
-            for line, begin in [
-                ('%t[0,0,"\\u"]', r"%t\["),
-                ('%m[-1,0,"^.?.?"]', r"%m\["),
-                ('%T[0,0,"a|b"]', r"%T\["),
-                ('%M[@0,0,"a"]', r"%M\["),
-                ("%X[0,0]", r"%X\["),
-                ("%x[ @-1,0]", r"%x\[ @"),
-            ]
-        ),
         ({"templates": [3]}, "Template 3 cannot be read"),
         ({"templates": 3}, "templates must be a list of templates; got 3"),
         ({"templates": ["x[0]"]}, r"'x\[0\]' names the column 'x'; the columns are \['w', 'pos'\]"),
