@@ -127,7 +127,7 @@ FAULTS = [
     ("objectives/likelihood/likelihood.py", "rows[cuts[1:] - 1].sum", "rows[cuts[:-1]].sum", "test_partial"),
     ("objectives/scores/score_map.py", "known & table[codes, j]", "table[codes, j]", "test_unknown_labels"),
     ("objectives/scores/score_map.py", "table[pairs % n]", "table[pairs // n]", "test_unknown_labels"),
-    ("estimators/crf/early_stopping.py", "usable[np.isin(numbers[usable], _first_test_part(part, n))]", "np.intersect1d(_first_test_part(part, n), usable)", "test_unknown_labels"),
+    ("estimators/crf/early_stopping.py", "usable[np.isin(numbers[usable], _first_test_part(part, *of))]", "np.intersect1d(_first_test_part(part, *of), usable)", "test_unknown_labels"),
     ("estimators/sources/partial_source.py", "known | ((unlabelled.parameter is not None) & (X.lengths > 0))", "known | (X.lengths > 0)", "test_partial"),
     ("estimators/sources/partial_source.py", "in zip(self.numbers, cut", "in zip(range(len(self.numbers)), cut", "test_unknown_labels"),
     ("estimators/base.py", "weights[partial.counts == 0] = 0", "pass", "test_unknown_labels"),

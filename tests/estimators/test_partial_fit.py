@@ -231,7 +231,7 @@ def test_a_given_development_set():
         ),
         (
             {"validation_fraction": PredefinedSplit([-1, -1])},
-            "sets no sequence aside; give a splitter with a test part",
+            "sets none of the sequences aside; give a splitter with a test part",
         ),
         ({"n_iter_no_change": 0}, "n_iter_no_change must be an integer of at least 1; got 0"),
     ],

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
+from sklearn.model_selection import PredefinedSplit
 
 from sklseq import CRFTagger, HMSVMTagger, Sequences, Shards
 from sklseq._lib.threads import Threads
@@ -613,6 +615,55 @@ def test_shards_that_do_not_go_together():
         CRFTagger().fit(Shards([(*dense, [0.0])]))
 
 
+STOPPING = {"early_stopping": True, "l2": 0.01, "n_iter_no_change": 2, "validation_fraction": 0.3}
+
+
+@pytest.mark.parametrize("known", ["all", "some"])
+@pytest.mark.parametrize("form", [*FORMS, "dicts"])
+def test_early_stopping_is_that_of_sequences_in_memory(form, known):
+    X, y = tokens() if form == "dicts" else packed(form)
+    if known == "some":  # in each sequence, so that both sources have the same ones in one order
+        y = [[None if t == 1 else label for t, label in enumerate(one)] for one in y]
+        y = [["A0", *one[1:]] for one in y]
+    weights = np.tile([1.0, 2.0, 0.0, 0.5], 15)
+    keep = np.flatnonzero([len(one) > 1 for one in y])
+    X, y, weights = [X[s] for s in keep], [y[s] for s in keep], weights[keep]
+    cuts = [0, 5, 5, 21, 22, len(y)]
+    parts = [(X[a:b], y[a:b], weights[a:b]) for a, b in zip(cuts, cuts[1:])]
+    tagger = CRFTagger(solver="lbfgs", random_state=3, **STOPPING)
+    memory = clone(tagger).fit(X, y, weights)
+    shards = tagger.fit(Shards(parts, max_memory="2MB"))
+    assert 2 < len(shards.validation_scores_) < 40
+    close = {"rtol": 1e-5} if form == "float32" else {"rtol": 1e-9}
+    np.testing.assert_allclose(shards.validation_scores_, memory.validation_scores_, rtol=1e-12)
+    np.testing.assert_allclose(shards.objective_, memory.objective_, **close)
+    assert shards.coef_.shape == memory.coef_.shape
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "adagrad"])
+def test_a_splitter_sets_shards_aside(saved, solver):
+    folder, X, y = saved
+    tagger = CRFTagger(solver=solver, random_state=0, **STOPPING)
+    tagger.set_params(validation_fraction=PredefinedSplit([-1, 0, -1, 0])).fit(Shards(folder))
+    aside = np.r_[15:30, 45:60]
+    best = tagger.score(X[aside], [y[s] for s in aside])
+    np.testing.assert_allclose(best, max(tagger.validation_scores_), rtol=1e-12)
+    if solver == "lbfgs":
+        fold = np.where(np.isin(np.arange(60), aside), 0, -1)
+        memory = clone(tagger).set_params(validation_fraction=PredefinedSplit(fold)).fit(X, y)
+        np.testing.assert_allclose(tagger.validation_scores_, memory.validation_scores_, rtol=1e-12)
+        np.testing.assert_allclose(tagger.coef_, memory.coef_, rtol=1e-6, atol=1e-9)
+    with pytest.raises(ValueError, match="splits 3 shards, and X has 4; give a splitter of all sh"):
+        tagger.set_params(validation_fraction=PredefinedSplit([0, -1, -1])).fit(Shards(folder))
+
+
+def test_sequences_set_aside_count_as_memory(saved):
+    wide = [(Sequences(np.ones((9, 4000)), [0, 5, 9]), [["a"] * 5, ["b"] * 4])] * 3
+    CRFTagger().fit(Shards(wide, max_memory="3MB"))
+    with pytest.raises(ValueError, match=r"solver and sequences set aside .* allows 3 MB"):
+        CRFTagger(early_stopping=True, validation_fraction=0.7).fit(Shards(wide, max_memory="3MB"))
+
+
 def test_arguments_that_shards_have_themselves(saved):
     folder, X, y = saved
     shards = Shards(folder)
@@ -622,8 +673,6 @@ def test_arguments_that_shards_have_themselves(saved):
         CRFTagger().fit(shards, sample_weight=np.ones(60))
     with pytest.raises(ValueError, match="solver='eg' keeps the state of every row"):
         CRFTagger(solver="eg").fit(shards)
-    with pytest.raises(ValueError, match="early_stopping=True sets single sequences aside"):
-        CRFTagger(early_stopping=True).fit(shards)
     with pytest.raises(ValueError, match="gradient='emp' is for single long sequences"):
         CRFTagger(gradient="emp").fit(shards)
     with pytest.raises(TypeError, match="y must be a list of label sequences"):

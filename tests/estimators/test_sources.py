@@ -101,7 +101,7 @@ REFUSED = {
     "rows": [],
     "rows in blocks": [{"solver": "eg"}, {"solver": "adagrad"}],
     "blocks": [{"solver": "dual"}, {"solver": "adagrad"}],
-    "shards": [{"solver": "dual"}, {"early_stopping": True}, {"gradient": "emp"}],
+    "shards": [{"solver": "dual"}, {"gradient": "emp"}],
 }
 ALL = [
     {}, {"solver": "dual"}, {"solver": "eg"}, {"solver": "adagrad"}, {"solver": "lbfgs"},

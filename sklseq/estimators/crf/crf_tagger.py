@@ -172,7 +172,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         weights with which it was highest.
     validation_fraction : float or splitter, default=0.1
         Fraction of the sequences set aside; or a splitter of scikit-learn, such as
-        ``PredefinedSplit`` for a given development set, whose first test part is set aside.
+        ``PredefinedSplit`` for a given development set, whose first test part is set aside. Of
+        ``Shards``, a splitter sets whole shards aside.
     n_iter_no_change : int, default=5
         Iterations without a higher score after which training stops.
     n_jobs : int or None, default=None

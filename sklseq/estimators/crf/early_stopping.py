@@ -18,8 +18,9 @@ class EarlyStopping:
     estimator : tagger with ``validation_fraction``, ``n_iter_no_change``, ``random_state``
     lengths : ndarray of shape (n_sequences,)
     weights : float64 ndarray of shape (n_sequences,)
-    given : (numbers, n), optional
-        Positions of these sequences among the n sequences of the user; by default all of them.
+    given : (numbers, n, split), optional
+        Positions of these sequences among the n sequences of the user, or the shards that hold
+        them among n shards, and the name of what is split; by default all sequences.
 
     Attributes
     ----------
@@ -41,8 +42,9 @@ class EarlyStopping:
         usable = np.flatnonzero((weights > 0) & (lengths > 0))
         part = estimator.validation_fraction
         if hasattr(part, "split"):
-            numbers, n = (np.arange(len(lengths)), len(lengths)) if given is None else given
-            aside = usable[np.isin(numbers[usable], _first_test_part(part, n))]
+            n = len(lengths)
+            numbers, *of = (np.arange(n), n, "sequences") if given is None else given
+            aside = usable[np.isin(numbers[usable], _first_test_part(part, *of))]
         else:
             rng = repeatable_generator(estimator.random_state)
             aside = np.sort(rng.permutation(usable)[: int(np.ceil(part * len(usable)))])
@@ -58,8 +60,8 @@ class EarlyStopping:
 
     @classmethod
     def of_source(cls, estimator: Any, source: Any) -> EarlyStopping:
-        """Set sequences of a ``RowSource`` or ``BlockSource`` aside."""
-        given = source.numbers, source.n_given
+        """Set sequences of a ``Source`` aside."""
+        given = source.numbers, source.n_given, source.split
         validation = cls(estimator, source.lengths, source.weights, given)
         validation.sample_weight = source.weights[validation.aside]
         validation.X, validation.y = source.set_aside(validation.aside)
@@ -76,18 +78,18 @@ class EarlyStopping:
         return len(self.scores) - 1 - int(np.argmax(self.scores)) >= self.patience
 
 
-def _first_test_part(splitter: Any, n: int) -> np.ndarray:
+def _first_test_part(splitter: Any, n: int, split: str) -> np.ndarray:
     parts = next(iter(splitter.split(np.zeros(n))), None)
     if parts is None:
         raise ValueError(
-            f"validation_fraction={splitter!r:.60} sets no sequence aside; give a splitter with a "
-            "test part."
+            f"validation_fraction={splitter!r:.60} sets none of the {split} aside; give a splitter "
+            "with a test part."
         )
     train, test = parts
     n_split = len(train) + len(test)
     if n_split != n:
         raise ValueError(
-            f"validation_fraction={splitter!r:.60} splits {n_split} sequences, and X has {n}; give "
-            "a splitter of all sequences of X."
+            f"validation_fraction={splitter!r:.60} splits {n_split} {split}, and X has {n}; give "
+            f"a splitter of all {split} of X."
         )
     return test

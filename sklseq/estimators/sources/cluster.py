@@ -129,7 +129,9 @@ class ClusterSource(ShardSource):
 
     lacks = ShardSource.lacks | {
         "adagrad": "solver='adagrad' goes from one shard to the next, and the workers of a cluster "
-        "work at the same time; use solver='auto' or 'lbfgs', or Shards on one machine."
+        "work at the same time; use solver='auto' or 'lbfgs', or Shards on one machine.",
+        "early_stopping": "early_stopping=True keeps the sequences that it sets aside in this "
+        "process; on a cluster, use early_stopping=False, or Shards on one machine.",
     }
 
     def __init__(self, X: Any, y: Any = None):

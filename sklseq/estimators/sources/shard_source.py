@@ -48,8 +48,6 @@ class ShardSource(Source):
     lacks: ClassVar[dict[str, str]] = {
         "dual": "solver={solver!r} keeps the state of every row in memory, 8 bytes for each row "
         "and label; with shards, use solver='auto', 'adagrad' or 'lbfgs'.",
-        "early_stopping": "early_stopping=True sets single sequences aside, in memory; with "
-        "shards, use early_stopping=False.",
         "gradient": "gradient={gradient!r} is for single long sequences; with shards, use 'auto'.",
     }
 
@@ -120,9 +118,12 @@ class LocalShardSource(ShardSource):
     """Shards read by this process."""
 
     as_csr = False
+    split = "shards"
 
     def __init__(self, shards: Shards):
         self.shards = shards
+        self.aside: dict[int, np.ndarray] = {}  # sequences of each shard that are set aside
+        self.n_bytes_aside = 0
 
     def name(self, k: int) -> str:
         return shard_name(k, self.shards.sources[k])
@@ -159,13 +160,16 @@ class LocalShardSource(ShardSource):
             )
 
     def likelihood(self, scores: ScoreMap, l2: float, threads: Threads) -> ShardedLogLikelihood:
-        fixed, n_features = solver_bytes(scores, threads.n), self.summary.n_features
+        n_features, beside = self.summary.n_features, ", weights and solver"
+        fixed = solver_bytes(scores, threads.n) + self.n_bytes_aside
+        if self.aside:
+            beside = ", weights, solver and sequences set aside"
         allowed = self.shards.max_memory - fixed
         self.as_csr = not self.summary.is_sparse and not isinstance(scores.design, DenseRows)
         per_row = self.as_csr * CSR_BYTES * n_features + entry_bytes(scores, self.summary)
         sizes = [part.n_bytes + per_row * part.n_rows for part in self.summary.parts]
         for k, size in enumerate(sizes):
-            self._check_size(k, size, allowed, f", weights and solver {fixed / 1e6:.3g} MB")
+            self._check_size(k, size, allowed, f"{beside} {fixed / 1e6:.3g} MB")
         return ShardedLogLikelihood(scores, self, allowed - max(sizes), l2, threads)
 
     @property
@@ -177,9 +181,46 @@ class LocalShardSource(ShardSource):
         """Shard k, read again, with the columns of all shards."""
         checksum, n_features = self.summary.parts[k].checksum, self.summary.n_features
         rows = self.shards.labelled(k).again(checksum, self.column, n_features)
+        if k in self.aside:
+            weights = rows.weights.copy()
+            weights[self.aside[k]] = 0
+            rows = rows._replace(weights=weights)
         if self.as_csr:
             return rows._replace(X=Sequences(sparse.csr_matrix(rows.X.rows), rows.X.offsets))
         return rows
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Rows of each sequence, through all shards."""
+        return np.concatenate([part.lengths for part in self.summary.parts])
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Weight of each sequence, through all shards."""
+        return np.concatenate([part.weights for part in self.summary.parts])
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The shard of each sequence: a splitter sets shards aside."""
+        return np.repeat(np.arange(self.n_given), [len(x.weights) for x in self.summary.parts])
+
+    @property
+    def n_given(self) -> int:
+        """Number of shards."""
+        return self.shards.n_shards
+
+    def set_aside(self, numbers: np.ndarray) -> tuple[Sequences, list]:
+        """As in ``RowSource``; the rows that are set aside are kept in memory."""
+        ends, X, y = np.cumsum([len(part.weights) for part in self.summary.parts]), [], []
+        for k, mine in enumerate(np.split(numbers, np.searchsorted(numbers, ends[:-1]))):
+            if len(mine):
+                self.aside[k] = mine - (ends[k] - len(self.summary.parts[k].weights))
+                rows, part = self.load(k), self.summary.parts[k]
+                X += list(rows.X[self.aside[k]])
+                y += rows.labels_of(self.aside[k])
+                n_rows = part.lengths[self.aside[k]].sum()
+                self.n_bytes_aside += part.n_bytes * n_rows / part.n_rows
+        return Sequences.from_list(X), y
 
     def stochastic(
         self, likelihood: ShardedLogLikelihood, l1: float, start

@@ -59,12 +59,15 @@ class Source(AbstractContextManager):
         ``Sequences.roles`` of the columns.
     cause : str
         Reason why data is processed in blocks; ``{cause}`` in these messages.
+    split : str
+        What a splitter in ``validation_fraction`` sets aside: "sequences" or "shards".
     """
 
     vectorizer: Any = None
     plan: Plan
     error: Any = ()
     cause: str = ""
+    split = "sequences"
     roles: np.ndarray | None = None
     lacks: ClassVar[dict[str, str]] = {}
 

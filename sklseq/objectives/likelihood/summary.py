@@ -59,6 +59,13 @@ class LabelledRows(NamedTuple):
         code = np.append(encode_labels(self.classes, classes), np.arange(L, len(table)))
         return join_any(AllowedLabels(code[self.codes].astype(np.int32), table))
 
+    def labels_of(self, numbers: np.ndarray) -> list:
+        """Labels of some sequences, as in y."""
+        choices, at = self.classes, self.X.offsets
+        if self.table is not None:
+            choices = AllowedLabels(self.codes, self.table).choices(self.classes)
+        return [choices[self.codes[at[s] : at[s + 1]]] for s in numbers]
+
     def checksum(self) -> int:
         """Checksum of all fields, the same in every process."""
         seed = row_checksum(self.X.rows, self.X.shape[1])
@@ -96,11 +103,14 @@ class Part(NamedTuple):
     n_bytes : int
         Memory for work on the part: the rows as read, and in the layout for kernels.
     checksum : int
+    lengths, weights : ndarray of shape (n_sequences,)
     """
 
     n_rows: int
     n_bytes: int
     checksum: int
+    lengths: np.ndarray
+    weights: np.ndarray
 
 
 class Summary(NamedTuple):
@@ -178,7 +188,7 @@ def summarise_shard(shard: LabelledRows) -> Summary:
     if X.is_sparse:
         n_bytes = 2 * (rows.data.nbytes + rows.indices.nbytes + rows.indptr.nbytes)
         counts = np.bincount(rows.indices, minlength=X.shape[1])
-    part = Part(X.n_rows, n_bytes, shard.checksum())
+    part = Part(X.n_rows, n_bytes, shard.checksum(), X.lengths, shard.weights)
     n_codes = len(shard.classes if shard.table is None else shard.table)
     support = observed_support(X, shard.codes, n_codes)
     return summarise_rows(X, shard.classes, support)._replace(
