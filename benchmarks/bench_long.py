@@ -35,11 +35,12 @@ from sklseq import CRFTagger, RowBlocks, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import resolve_constraints
 from sklseq.data.input_kinds import blocks_of
-from sklseq.data.label_blocks import label_blocks
-from sklseq.data.partial_blocks import CodedLabels
+from sklseq.data.label_blocks import CodedLabels, label_blocks
 from sklseq.datasets import make_connections, read_kdd99
+from sklseq.objectives.likelihood.gradient_plan import plan_gradient
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
-from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, plan_gradient
+from sklseq.objectives.likelihood.long import LongLogLikelihood
+from sklseq.objectives.likelihood.long_data import LongData
 from sklseq.objectives.scores.score_map import ScoreMap, Weights, full_support, observed_support
 
 GRADIENTS = ("forward-backward", "checkpoint", "emp")

@@ -1,14 +1,15 @@
-"""Labels of sequences, read in blocks."""
+"""Labels of sequences, read in blocks; some may be unknown, or sets of labels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sklseq._lib.checksums import label_checksum
 from sklseq.data.labels import as_label_sequences, check_counts
+from sklseq.data.partial_labels import AllowedLabels, Choices, PartialLabels
 from sklseq.data.row_blocks import AGAIN, BLOCK_ROWS, BlockError, iterate, iterates_only, recut
 
 
@@ -107,3 +108,45 @@ def item_blocks(labels: Any, number: int) -> Iterator:
         return
     for first in range(0, len(labels), BLOCK_ROWS):
         yield labels[first : first + BLOCK_ROWS]
+
+
+class CodedLabels(NamedTuple):
+    """Labels of sequences as codes of a small integer type.
+
+    Attributes
+    ----------
+    codes : list of integer ndarray
+        Codes of each sequence, as in ``AllowedLabels``.
+    classes : ndarray of shape (n_labels,)
+    table : bool ndarray of shape (n_codes, n_labels)
+    """
+
+    codes: list
+    classes: np.ndarray
+    table: np.ndarray
+
+    @classmethod
+    def read(cls, y: Any, weights: np.ndarray, joined: bool = True) -> CodedLabels:
+        """Read the labels of sequences in blocks once; sequences of weight 0 get no codes.
+
+        ``joined``: whether sets of all labels get the code of any label.
+        """
+        check_counts(len(weights), len(y))
+        choices = Choices()
+        found: list[list[np.ndarray]] = [
+            [choices.add(one) for one in _read(labels, s)] if weights[s] > 0 else []
+            for s, labels in enumerate(y)
+        ]
+        classes, code, table = choices.allowed()
+        if joined:
+            code = AllowedLabels(code, table).join_any().codes
+        code = code.astype(np.min_scalar_type(len(table)))
+        codes = [code[np.concatenate([np.zeros(0, np.uint8), *parts])] for parts in found]
+        return cls(codes, classes, table)
+
+
+def _read(labels: Any, s: int) -> Iterator[PartialLabels]:
+    first = 0
+    for block in item_blocks(labels, s):
+        yield PartialLabels.read([block], first=(s, first))
+        first += len(block)

@@ -72,6 +72,12 @@ class AllowedLabels(NamedTuple):
             choices[code] = frozenset(classes[self.table[code]].tolist())
         return choices
 
+    def join_any(self) -> AllowedLabels:
+        """Replace the codes of sets of all labels by the code of any label, n_labels."""
+        L, code = self.n_labels, np.arange(len(self.table), dtype=np.int32)
+        code[L + 1 :][self.table[L + 1 :].all(axis=1)] = L
+        return self._replace(codes=code[self.codes])
+
 
 class PartialLabels(NamedTuple):
     """The possible labels of each row.

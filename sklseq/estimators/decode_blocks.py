@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sklseq.data.input_kinds import blocks_of
-from sklseq.data.label_blocks import LabelBlocks, label_blocks
+from sklseq.data.label_blocks import CodedLabels, LabelBlocks, label_blocks
 from sklseq.data.labels import PartialLabelError, find_codes
-from sklseq.data.partial_blocks import read_codes
 from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks
 from sklseq.data.sequences import check_sample_weight
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
@@ -91,7 +90,7 @@ class BlockDecoder(NamedTuple):
         except PartialLabelError:
             if any(isinstance(one, Iterator) for one in [*X, *y]):
                 raise
-        partial = read_codes(y, np.ones(len(sources)), joined=False)
+        partial = CodedLabels.read(y, np.ones(len(sources)), joined=False)
         at = find_codes(partial.classes, self.classes)
         right = np.zeros((len(partial.table), len(self.classes)), dtype=bool)
         right[:, at[at >= 0]] = partial.table[:, at >= 0]

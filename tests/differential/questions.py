@@ -28,9 +28,11 @@ from sklseq.inference import (
     sample,
     viterbi,
 )
-from sklseq.objectives.likelihood import long
+from sklseq.objectives.likelihood import gradient_plan
+from sklseq.objectives.likelihood.gradient_plan import Plan, plan_gradient
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
-from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, Plan, plan_gradient
+from sklseq.objectives.likelihood.long import LongLogLikelihood
+from sklseq.objectives.likelihood.long_data import LongData
 from sklseq.objectives.likelihood.passes import Checkpoints, OnePass, Stored, StoredOnce
 from sklseq.objectives.likelihood.sharded import ShardedLogLikelihood
 from sklseq.objectives.likelihood.summary import LabelledRows
@@ -191,8 +193,8 @@ N_PLANS = 4  # of each case
 def _automatic(case: ChainCase, least: str | None) -> Plan:
     """What "auto" chooses; blocks may be of few rows, or no chain would be long."""
     packed, random_access = bool(case.seed % 2), least != "streaming" or case.seed % 3 > 0
-    with mock.patch.object(long, "LEAST_ROWS", 1):
-        budget = 2 * sum(long._sizes(least, case.n_labels)) if least else 1e9
+    with mock.patch.object(gradient_plan, "LEAST_ROWS", 1):
+        budget = 2 * sum(gradient_plan._sizes(least, case.n_labels)) if least else 1e9
         ways = {"packed": packed, "random_access": random_access, "budget": budget}
         plan = plan_gradient("auto", case.longest, case.n_labels, **ways)
     # A feature of each row leaves no room for all that waits: where checkpoints cannot, it has it.

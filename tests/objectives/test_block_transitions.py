@@ -10,8 +10,8 @@ from sklseq._lib.threads import Threads
 from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.block_source import BlockSource
 from sklseq.estimators.sources.source import RowSource
-from sklseq.objectives.likelihood.block_rows import as_block
-from sklseq.objectives.likelihood.long import Plan
+from sklseq.objectives.likelihood.block_sequence import as_block
+from sklseq.objectives.likelihood.gradient_plan import Plan
 from sklseq.objectives.likelihood.passes import (
     Checkpoints,
     OnePass,

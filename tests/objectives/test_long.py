@@ -11,15 +11,15 @@ from sklseq import CRFTagger, RowBlocks, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import resolve_constraints
 from sklseq.data.input_kinds import blocks_of
-from sklseq.data.label_blocks import label_blocks
-from sklseq.data.partial_blocks import CodedLabels
+from sklseq.data.label_blocks import CodedLabels, label_blocks
 from sklseq.inference import forward_backward
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import Transitions
-from sklseq.objectives.likelihood.block_rows import as_block
-from sklseq.objectives.likelihood.block_sequence import BlockSequence
+from sklseq.objectives.likelihood.block_sequence import BlockSequence, as_block
+from sklseq.objectives.likelihood.gradient_plan import Plan, plan_gradient
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
-from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, Plan, plan_gradient
+from sklseq.objectives.likelihood.long import LongLogLikelihood
+from sklseq.objectives.likelihood.long_data import LongData
 from sklseq.objectives.likelihood.passes import (
     WHOLE,
     Checkpoints,

@@ -8,10 +8,11 @@ from sklearn import config_context
 from sklseq import CRFTagger, RowBlocks
 from sklseq._lib.threads import Threads
 from sklseq.data.input_kinds import blocks_of
-from sklseq.data.partial_blocks import read_codes
+from sklseq.data.label_blocks import CodedLabels
 from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.block_source import BlockSource
-from sklseq.objectives.likelihood.long import LongData, Plan
+from sklseq.objectives.likelihood.gradient_plan import Plan
+from sklseq.objectives.likelihood.long_data import LongData
 from sklseq.objectives.likelihood.passes import Checkpoints, OnePass, Stored, StoredOnce
 from tests.objectives.test_partial import (
     partial_labels,
@@ -26,7 +27,7 @@ PASSES = [OnePass, Checkpoints, Stored, StoredOnce]
 def block_problem(tagger, X, y, weights, passes, block_rows):
     plan = Plan("", passes, block_rows, "", 1e9)
     source = BlockSource(
-        lambda: LongData.of_codes(blocks_of(X), read_codes(y, weights), weights, plan), "here"
+        lambda: LongData.of_codes(blocks_of(X), CodedLabels.read(y, weights), weights, plan), "here"
     )
     scores = score_map(tagger, source, source.summarise())
     return source, scores, source.likelihood(scores, tagger.l2, Threads(1))
@@ -121,14 +122,14 @@ def test_codes_of_labels_that_are_read_in_blocks():
         [{"a", "b", "c"}, float("nan"), {"c", "a"}],
         [],
     ]
-    codes, classes, table = read_codes(y, np.array([1, 0, 1, 1]))
+    codes, classes, table = CodedLabels.read(y, np.array([1, 0, 1, 1]))
     assert classes.tolist() == ["a", "b", "c"]
     assert [one.tolist() for one in codes] == [[1, 3, 4, 0], [], [3, 3, 4], []]
     assert codes[0].dtype == np.uint8
     allowed = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1], [1, 0, 1], [1, 1, 1]]
     assert_array_equal(table.astype(int), allowed)
     many = np.arange(1000)
-    codes, classes, _ = read_codes([[*many.tolist(), None]], np.ones(1))
+    codes, classes, _ = CodedLabels.read([[*many.tolist(), None]], np.ones(1))
     assert codes[0].dtype == np.uint16
     assert_array_equal(codes[0], np.arange(1001))
     assert classes.dtype == np.int64

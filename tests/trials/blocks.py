@@ -17,6 +17,7 @@ from scipy import sparse
 
 from sklseq import CRFTagger, RowBlocks
 from sklseq.data.sequences import check_entries
+from sklseq.objectives.likelihood import gradient_plan as _plan
 from sklseq.objectives.likelihood import long as _long
 
 __all__ = ["main"]
@@ -275,14 +276,14 @@ def fitted(tagger, X, y) -> str | None:
 
 def main(n: int) -> None:
     """So many trials; a crash or an AssertionError ends them."""
-    rows, least = _long.BLOCK_ROWS, _long.LEAST_ROWS
-    _long.BLOCK_ROWS = _long.LEAST_ROWS = 64  # several blocks in short sequences
+    rows, least = _plan.BLOCK_ROWS, _plan.LEAST_ROWS
+    _plan.BLOCK_ROWS = _plan.LEAST_ROWS = 64  # several blocks in short sequences
     start, found = time.perf_counter(), Counter()
     try:
         for seed in range(n):
             found[trial(seed)] += 1
     finally:
-        _long.BLOCK_ROWS, _long.LEAST_ROWS = rows, least
+        _plan.BLOCK_ROWS, _plan.LEAST_ROWS = rows, least
     for what, times in sorted(found.items()):
         print(f"{times:6} {what}")
     print(f"{n} sources, {time.perf_counter() - start:.0f} s")

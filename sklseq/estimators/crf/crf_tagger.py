@@ -336,7 +336,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         from sklseq.estimators.sources.open_source import open_source
         from sklseq.estimators.sources.partial_source import Unlabelled
         from sklseq.estimators.sources.source import RowSource
-        from sklseq.objectives.likelihood.long import explain_memory_error
+        from sklseq.objectives.likelihood.gradient_plan import explain_memory_error
 
         source = open_source(X, y, sample_weight, self.gradient, Unlabelled.of(self))
         check_source(self, source)

@@ -11,13 +11,14 @@ import numpy as np
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints, PathCheck, check_seen
 from sklseq.data.input_kinds import blocks_of
-from sklseq.data.label_blocks import label_blocks
+from sklseq.data.label_blocks import CodedLabels, label_blocks
 from sklseq.data.labels import PartialLabelError, cut_rows
-from sklseq.data.partial_blocks import CodedLabels, read_codes
 from sklseq.data.row_blocks import BlockError
 from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.estimators.sources.source import RowSource, Source
-from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, Plan
+from sklseq.objectives.likelihood.gradient_plan import Plan
+from sklseq.objectives.likelihood.long import LongLogLikelihood
+from sklseq.objectives.likelihood.long_data import LongData
 from sklseq.objectives.likelihood.summary import Summary
 from sklseq.objectives.scores.score_map import ScoreMap
 
@@ -67,7 +68,7 @@ class BlockSource(Source):
             try:
                 return LongData.read(rows, label_blocks(y, len(rows)), weights, plan)
             except PartialLabelError:
-                return LongData.of_codes(rows, read_codes(y, weights), weights, plan)
+                return LongData.of_codes(rows, CodedLabels.read(y, weights), weights, plan)
 
         return cls(read, cause, (rows, y))
 

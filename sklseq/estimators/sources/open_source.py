@@ -15,7 +15,7 @@ from sklseq.estimators.sources.shard_source import LocalShardSource, check_shard
 from sklseq.estimators.sources.shards import Shards
 from sklseq.estimators.sources.source import RowSource, Source
 from sklseq.estimators.validation import read_sequences, training_weights
-from sklseq.objectives.likelihood.long import Plan, plan_gradient
+from sklseq.objectives.likelihood.gradient_plan import Plan, plan_gradient
 
 
 def open_source(

@@ -16,7 +16,7 @@ from sklseq.data.sequences import Sequences
 from sklseq.data.types import LabelsLike
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_not_empty
-from sklseq.objectives.likelihood.long import Plan
+from sklseq.objectives.likelihood.gradient_plan import Plan
 from sklseq.objectives.likelihood.partial import (
     EntropyLikelihood,
     PartialLogLikelihood,

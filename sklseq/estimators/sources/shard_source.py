@@ -14,7 +14,7 @@ from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.shards import ShardError, Shards, named, shard_name
 from sklseq.estimators.sources.source import Source
 from sklseq.features import DictFeatures
-from sklseq.objectives.likelihood.long import Plan
+from sklseq.objectives.likelihood.gradient_plan import Plan
 from sklseq.objectives.likelihood.sharded import ShardedLogLikelihood, triples_of_shard
 from sklseq.objectives.likelihood.stochastic import ShardedStochasticLikelihood
 from sklseq.objectives.likelihood.summary import (

@@ -21,13 +21,13 @@ from sklseq.estimators.validation import (
     read_sequences,
     training_weights,
 )
+from sklseq.objectives.likelihood.gradient_plan import Plan
 from sklseq.objectives.likelihood.label_curvature import (
     LabelCurvature,
     label_curvature,
     n_in_blocks,
 )
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
-from sklseq.objectives.likelihood.long import Plan
 from sklseq.objectives.likelihood.row_curvature import (
     exact_curvature,
     has_exact,

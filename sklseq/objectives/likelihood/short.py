@@ -8,7 +8,7 @@ import numpy as np
 
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import Workspace
-from sklseq.objectives.likelihood.block_rows import join_blocks
+from sklseq.objectives.likelihood.block_sequence import join_blocks
 from sklseq.objectives.scores.transition_features import BlockFeatures
 
 

@@ -10,7 +10,6 @@ from scipy import sparse
 
 from sklseq._lib.checksums import array_checksum, label_checksum, row_checksum
 from sklseq.data.labels import encode_labels
-from sklseq.data.partial_blocks import join_any
 from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import STATE, Sequences
 from sklseq.objectives.scores.score_map import (
@@ -57,7 +56,7 @@ class LabelledRows(NamedTuple):
             [np.eye(L, dtype=bool), widen(self.table, self.classes, classes)[n:]]
         )
         code = np.append(encode_labels(self.classes, classes), np.arange(L, len(table)))
-        return join_any(AllowedLabels(code[self.codes].astype(np.int32), table))
+        return AllowedLabels(code[self.codes].astype(np.int32), table).join_any()
 
     def labels_of(self, numbers: np.ndarray) -> list:
         """Labels of some sequences, as in y."""

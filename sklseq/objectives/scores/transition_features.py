@@ -301,7 +301,7 @@ class TransitionFeatures:
 
 
 class BlockFeatures:
-    """Transition features with weights v, for rows in blocks (``block_rows.py``).
+    """Transition features with weights v, for rows in blocks (``block_sequence.py``).
 
     Parameters
     ----------
