@@ -23,9 +23,12 @@ def trained_support(
 
 
 def previous_weights(
-    estimator: Any, scores: ScoreMap, classes: np.ndarray, vectorizer
+    estimator: Any, scores: ScoreMap, classes: np.ndarray, vectorizer, intercept: bool = False
 ) -> np.ndarray:
-    """The weights of the previous fit in the layout of ``scores``."""
+    """The weights of the previous fit in the layout of ``scores``.
+
+    ``intercept``: whether the last feature of ``scores`` is the intercept.
+    """
     before, now = (
         None if v is None else v.vocabulary_ for v in (estimator.vectorizer_, vectorizer)
     )
@@ -36,12 +39,12 @@ def previous_weights(
         )
     order = np.argsort(estimator.classes_)  # models read from CRFsuite are not sorted
     same = np.array_equal(estimator.classes_[order], classes)
-    n = estimator.coef_.shape[0]
-    if not same or n != scores.n_features:
+    n, n_features = estimator.coef_.shape[0], scores.n_features - intercept
+    if not same or n != n_features:
         raise ValueError(
             "warm_start=True needs the labels and features of the previous fit, "
             f"{estimator.classes_[order].tolist()!s:.200} and {n} features; got "
-            f"{classes.tolist()!s:.200} and {scores.n_features} features. Use warm_start=False."
+            f"{classes.tolist()!s:.200} and {n_features} features. Use warm_start=False."
         )
     # Attributes may come in another order of first occurrence.
     rows = np.arange(n)
@@ -49,9 +52,13 @@ def previous_weights(
         rows[list(now.values())] = [before[name] for name in now]
     coef = dense_weights(estimator.coef_[rows])[:, order]
     transition = estimator.transition_[np.ix_(order, order)]
+    if intercept:
+        coef = np.vstack([coef, np.broadcast_to(estimator.intercept_, len(order))[order]])
     of_triples = estimator.transition_coef_  # None in models read from CRFsuite
     if of_triples is not None:
         of_triples = of_triples[rows]
+        if intercept:
+            of_triples.resize(n + 1, of_triples.shape[1])
     ends = estimator.start_[order], estimator.end_[order]
     return scores.pack(Weights(coef, transition, *ends), of_triples)
 

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import clone_part, fitted_property
-from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.data.segment_potentials import OPEN_BOTH, SegmentPotentials
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import (
     ChoiceLike,
@@ -30,6 +30,7 @@ from sklseq.features._kinds import affix_lengths
 from sklseq.features._lexicon import named_lexicons
 from sklseq.features._parse import MAX_OFFSET
 from sklseq.features._segment_parts import (
+    BIAS,
     ContextPart,
     LengthPart,
     LexiconPart,
@@ -80,7 +81,8 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         Number of first (last) tokens of the segment with features by position: ``start:``,
         ``start2:``, ...
     inside : bool, default=True
-        Sum of the features of all tokens of the segment.
+        Sum of the features of all tokens of the segment. If these are numbers other than 1 in
+        training, also ``inside:bias``, the number of tokens.
     before, after : int, default=1
         Number of tokens before (after) the segment with features by distance; beyond the ends of
         the sequence ``before:__BOS__`` and ``after:__EOS__``.
@@ -431,6 +433,8 @@ def step_templates(
         templates = part.templates(n_token_features)
         if templates is None:
             return None
+        if BIAS in values:
+            templates.append(StepTemplate(1, OPEN_BOTH, None, n_token_features))
         found += [(template, first) for template in templates]
         first += part.n_columns(values, n_token_features)
     return found

@@ -39,6 +39,8 @@ from sklseq.features._similarity import (
 from sklseq.features._spans import Spans, distinct_rows, distinct_spans
 from sklseq.features._token_table import short_shapes
 
+BIAS = "bias"
+
 
 class Potentials(NamedTuple):
     """Potentials of a part; ``start`` is a position among the tokens of all sequences.
@@ -157,7 +159,9 @@ class Part:
 class TokenPart(Part):
     """Features of the token at ``shift`` from the first token of a potential of ``span`` tokens.
 
-    A token beyond the ends of its sequence has the feature ``mark``.
+    A token beyond the ends of its sequence has the feature ``mark``. The mark ``BIAS`` is instead a
+    feature of each token if values of training tokens are not all 1: the sum of numbers over a
+    segment grows with its length, and needs another that it is compared with.
     """
 
     def __init__(self, prefix: str, kind: int, span: int, shift: int, mark: str | None = None):
@@ -169,7 +173,7 @@ class TokenPart(Part):
         return [
             *(cls(_nth("start", k), OPEN_END, k, k - 1) for k in range(1, start + 1)),
             *(cls(_nth("end", k), OPEN_START, k, 0) for k in range(1, end + 1)),
-            *([cls("inside:", OPEN_BOTH, 1, 0)] if inside else []),
+            *([cls("inside:", OPEN_BOTH, 1, 0, BIAS)] if inside else []),
             *(cls(_nth("before", k), OPEN_END, 1, -k, "__BOS__") for k in range(1, before + 1)),
             *(cls(_nth("after", k), OPEN_START, 1, k, "__EOS__") for k in range(1, after + 1)),
         ]
@@ -180,7 +184,13 @@ class TokenPart(Part):
         seen = (tokens.before[start] + self.shift >= 0) & (self.shift < tokens.from_here[start])
         row = np.full(len(start), rows.shape[0] - 1)
         row[seen] = number[start[seen] + self.shift]
-        return [Potentials(self.kind, start, self.span, row, rows)]
+        found = [Potentials(self.kind, start, self.span, row, rows)]
+        if self.mark == BIAS:
+            if grow and not (tokens.rows.data == 1).all():
+                values[BIAS] = rows.shape[1] - 1
+            if BIAS in values:
+                found.append(found[0]._replace(row=np.full(len(start), rows.shape[0] - 1)))
+        return found
 
     def templates(self, n_token_features: int) -> list[StepTemplate]:
         return [StepTemplate(self.span, self.kind, self.shift - self.span + 1, n_token_features)]

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from sklseq import CRFTagger, HMSVMTagger, RowBlocks, SemiCRFSegmenter, ZScoreTagger
+from sklseq import (
+    CRFTagger,
+    HMSVMTagger,
+    RowBlocks,
+    SegmentPotentials,
+    SemiCRFSegmenter,
+    ZScoreTagger,
+)
 from tests.oracles import ExactChain
 
 POWERS = [3, 12, 15, 17, 20, 100, 300]
@@ -102,7 +109,9 @@ def test_segmenters_of_single_steps_answer_as_in_exact_arithmetic(loss, power):
     model = segmenter(loss)
     for seed, x in enumerate(data(1, 4)):
         x[seed, seed % 3] = (-1) ** seed * 10.0**power
-        exact = ExactChain(x @ model.coef_, model.transition_, model.start_, model.end_)
+        exact = ExactChain(
+            x @ model.coef_ + model.intercept_, model.transition_, model.start_, model.end_
+        )
         if not exact.is_moderate():
             continue
 
@@ -146,7 +155,9 @@ def test_segmenters_train_on_features_whose_squares_overflow(unit):
     parameters = {"l2": 1.0, "outside": None, "max_segment_length": 1, "tol": 1e-8}
     large = [x * unit for x in X]
     wanted = CRFTagger(l2=1.0, tol=1e-8, all_possible_states=True).fit(large, y).objective_
-    found = SemiCRFSegmenter(**parameters).fit(large, segments_of(y))
+    # Chains have no intercept, and neither have potentials.
+    potentials = SegmentPotentials.from_tokens(large)
+    found = SemiCRFSegmenter(**parameters).fit(potentials, segments_of(y))
     assert_allclose(found.objective_, wanted, rtol=1e-5)
     with pytest.raises(ValueError, match="loss='hinge' multiplies features"):
         SemiCRFSegmenter(loss="hinge", outside=None).fit(large, segments_of(y))

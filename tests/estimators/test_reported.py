@@ -34,7 +34,8 @@ def losses(model, X, y):
 
 
 def weights_of(model):
-    parts = (model.coef_, model.transition_, model.start_, model.end_)
+    parts = [model.coef_, model.transition_, model.start_, model.end_]
+    parts += [model.intercept_] if hasattr(model, "intercept_") else []
     w = np.concatenate([np.asarray(part, dtype=np.float64).ravel() for part in parts])
     return w[np.isfinite(w)]
 

@@ -199,14 +199,16 @@ def test_token_features_alone_are_a_linear_chain():
     states, code = [states[k] for k in order], [code[k] for k in order]
     chain.coef_ = model.coef_[:, code].copy()
     chain.end_ = model.end_[code].copy()
-    chain.start_ = np.where([new for _, new in states], model.start_[code], -np.inf)
+    each = model.intercept_[code]  # of each row: a transition of a chain, or a start
+    assert np.abs(each).max() > 0.1
+    chain.start_ = np.where([new for _, new in states], model.start_[code] + each, -np.inf)
     chain.transition_ = np.full((5, 5), -np.inf)
     for i, (before, _) in enumerate(states):
         for j, (label, new) in enumerate(states):
             if new:
-                chain.transition_[i, j] = model.transition_[code[i], code[j]]
+                chain.transition_[i, j] = model.transition_[code[i], code[j]] + each[j]
             elif before == label:
-                chain.transition_[i, j] = 0
+                chain.transition_[i, j] = each[j]
     for p, q in zip(model.predict_proba(X), chain.predict_proba(X), strict=True):
         assert_allclose(p, np.stack([q[:, 4], q[:, 0] + q[:, 2], q[:, 1] + q[:, 3]], 1), atol=1e-10)
     short = {"O": "O", "B-a": "Ba", "I-a": "Ia", "B-b": "Bb", "I-b": "Ib"}

@@ -43,6 +43,8 @@ def segment_terms(
         sums = _features_of(X, i, j)
         columns = np.flatnonzero(sums)
         terms = list(zip(names[columns], sums[columns] * segmenter.coef_[columns, k]))
+        if segmenter.intercept_.any():
+            terms.append(("intercept", (j - i) * segmenter.intercept_[k]))
         if before is None:
             terms.append((f"start → {labels[k]}", segmenter.start_[k]))
         else:

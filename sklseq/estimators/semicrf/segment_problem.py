@@ -54,7 +54,7 @@ class SegmentProblem:
         self.segmenter, self.source, self.classes = segmenter, source, source.classes
         self.l1, self.l2 = float(segmenter.l1), float(segmenter.l2)
         self.longest = source.longest(segmenter.max_segment_length)
-        self.potentials, self.stretches = source.potentials, None
+        self.potentials, self.stretches = source.trained, None
         if source.has_unknown:
             check_partial(segmenter)
         self.columns = source.transition_columns(segmenter.transition_features)
@@ -70,8 +70,10 @@ class SegmentProblem:
         self.scores = SegmentScores(self.data, self._support(), allowed)
         self.start = self.scores.new_vector()
         if segmenter.warm_start and hasattr(segmenter, "coef_"):
-            vectorizer = source.vectorizer
-            self.start = previous_weights(segmenter, self.scores, self.classes, vectorizer)
+            labels, intercept = self.classes, source.of_tokens
+            self.start = previous_weights(
+                segmenter, self.scores, labels, source.vectorizer, intercept
+            )
         self.after_iteration = iteration_hook(segmenter, self.attributes)
 
     def _data(self) -> SegmentData:
@@ -97,7 +99,7 @@ class SegmentProblem:
         starts, n_labels = self.data.starts, len(self.classes)
         columns = np.unique(starts.rows.indices)
         if len(columns) == 0 and self._is_filled():
-            hint = "" if self.potentials.feature_names is None else ", such as '^start:'"
+            hint = "" if self.source.potentials.feature_names is None else ", such as '^start:'"
             raise ValueError(
                 "transition_features chooses no column of a potential of one step that is active "
                 "for all segments which start there (OPEN_END, OPEN_BOTH); choose columns of such "
@@ -123,12 +125,16 @@ class SegmentProblem:
     def attributes(self, w: np.ndarray | SegmentHinge) -> dict:
         """The attributes of a fitted segmenter with weights w (an object for the hinge loss)."""
         w = w.vector() if isinstance(w, SegmentHinge) else w
-        segmenter, potentials = self.segmenter, self.potentials
-        names = potentials.feature_names
+        segmenter, potentials, source = self.segmenter, self.potentials, self.source
+        names, n = source.potentials.feature_names, source.potentials.shape[1]
         attributes = {} if names is None else {"feature_names_in_": names}
-        attributes |= fitted_attributes(self.scores, w, self.classes, self.source.vectorizer)
+        attributes |= fitted_attributes(self.scores, w, self.classes, source.vectorizer)
+        coef, of_pairs = attributes["coef_"], attributes["transition_coef_"]
         return attributes | {
-            "coef_": np.ascontiguousarray(attributes["coef_"]),
+            "coef_": np.ascontiguousarray(coef[:n]),
+            "intercept_": coef[n] if source.of_tokens else np.zeros(len(self.classes)),
+            "transition_coef_": None if of_pairs is None else of_pairs[:n],
+            "n_features_in_": n,
             "max_segment_length_": self.longest,
             "n_potentials_": potentials.n_potentials,
             "max_span_": max(1, int((potentials.stop - potentials.start).max(initial=1))),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.constraints import Constraints, forbid_pairs
 from sklseq.data.segment_labels import UNKNOWN, Segments, read_segments
-from sklseq.data.segment_potentials import SegmentPotentials
-from sklseq.data.sequences import STATE, TRANSITION
+from sklseq.data.segment_potentials import OPEN_BOTH, SegmentPotentials
+from sklseq.data.sequences import STATE, TRANSITION, Sequences
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.validation import (
     check_not_empty,
@@ -20,7 +21,7 @@ from sklseq.estimators.validation import (
 from sklseq.inference.segment.segmentations import as_spans
 
 # Fitted attributes whose entries are weights: scores are linear in them.
-WEIGHTS = "coef_", "transition_", "start_", "end_", "transition_coef_"
+WEIGHTS = "coef_", "intercept_", "transition_", "start_", "end_", "transition_coef_"
 
 
 class SegmentSource:
@@ -37,13 +38,15 @@ class SegmentSource:
     vectorizer : DictFeatures or None
     has_unknown : bool
         Whether ``y`` has unknown segments, also in sequences left out because all is unknown.
+    of_tokens : bool
+        Whether X was rows of tokens, which have an intercept.
     """
 
     def __init__(
         self, potentials: SegmentPotentials, segments: Segments, weights, vectorizer,
-        has_unknown: bool,
+        has_unknown: bool, of_tokens: bool,
     ):  # fmt: skip
-        self.has_unknown = has_unknown
+        self.has_unknown, self.of_tokens = has_unknown, of_tokens
         if not weights.all():
             kept = np.flatnonzero(weights)
             potentials, segments = potentials[kept], _segments_of(segments, kept)
@@ -78,7 +81,24 @@ class SegmentSource:
         has_unknown = bool(weights[segments.sequence[segments.label == UNKNOWN]].any())
         # One unknown stretch allows every segmentation; a border between two forbids some.
         silent = (known == 0) & (np.bincount(segments.sequence, minlength=len(potentials)) == 1)
-        return cls(potentials, segments, np.where(silent, 0, weights), vectorizer, has_unknown)
+        weights, of_tokens = np.where(silent, 0, weights), not isinstance(X, SegmentPotentials)
+        return cls(potentials, segments, weights, vectorizer, has_unknown, of_tokens)
+
+    @property
+    def given(self) -> SegmentPotentials | Sequences:
+        """X in a form that trains the same model."""
+        X = self.potentials
+        return Sequences(X.rows, X.offsets) if self.of_tokens else X
+
+    @property
+    def trained(self) -> SegmentPotentials:
+        """X, with a last column of ones if the model has an intercept."""
+        X = self.potentials
+        if not self.of_tokens:
+            return X
+        ones = np.ones((X.n_potentials, 1), X.rows.dtype)
+        rows = sparse.hstack([X.rows, ones], format="csr")
+        return SegmentPotentials(X.lengths, X.offsets, X.kind, X.start, X.stop, rows)
 
     def transition_columns(self, chosen: Any) -> np.ndarray | None:
         """Columns of transition features, as the parameter ``transition_features`` chooses them."""
@@ -153,6 +173,34 @@ def read_potentials(X: SequencesLike, vectorizer=None, *, fit: bool = False):
         return X, None
     rows, vectorizer = read_sequences(X, vectorizer, fit=fit)
     return SegmentPotentials.from_tokens(rows), vectorizer
+
+
+def scores_of_rows(
+    X: SegmentPotentials, coef: np.ndarray, intercept: np.ndarray
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return scores of distinct potentials and the number of each potential among them.
+
+    The number is None if each potential has its own scores.
+    """
+    if X.n_potentials == 0:
+        return np.zeros((0, coef.shape[1])), None
+    if not intercept.any():
+        return X.rows @ coef, X.row
+    if not _are_tokens(X):
+        raise ValueError(
+            "The segmenter was fitted on rows of tokens, which have an intercept, and X is "
+            "SegmentPotentials; pass rows of tokens, or fit on SegmentPotentials."
+        )
+    return X.rows @ coef + intercept, X.row
+
+
+def _are_tokens(X: SegmentPotentials) -> bool:
+    # Whether the potentials are those of ``SegmentPotentials.from_tokens``, one of each step.
+    if X.n_potentials != X.n_steps or not np.array_equal(X.row, np.arange(X.rows.shape[0])):
+        return False
+    steps = np.repeat(X.offsets[:-1], np.diff(X.offsets)) + X.start
+    one = (X.kind == OPEN_BOTH) & (X.stop - X.start == 1) & (steps == np.arange(X.n_steps))
+    return bool(one.all()) and np.array_equal(np.diff(X.offsets), X.lengths)
 
 
 def divide_weights(segmenter: Any, divisor: float) -> None:

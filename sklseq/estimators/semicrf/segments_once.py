@@ -12,6 +12,7 @@ import numpy as np
 from sklseq.data.labels import find_codes
 from sklseq.data.segment_labels import write_segments
 from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.estimators.semicrf.segment_source import scores_of_rows
 from sklseq.estimators.valid_paths import repeated_labels
 from sklseq.inference.chain.once import NoValidAnswerError
 from sklseq.inference.chain.row_transitions import RowTransitions
@@ -34,7 +35,7 @@ class OnceSearch(NamedTuple):
     Attributes
     ----------
     once : list
-    classes, coef, transition, start, end, transition_coef
+    classes, coef, intercept, transition, start, end, transition_coef
         Fitted attributes of the segmenter.
     limits : ndarray of shape (n_labels,)
         Largest number of steps of a segment of each label; 0: any.
@@ -44,6 +45,7 @@ class OnceSearch(NamedTuple):
     once: list
     classes: np.ndarray
     coef: np.ndarray
+    intercept: np.ndarray
     transition: np.ndarray
     start: np.ndarray
     end: np.ndarray
@@ -88,12 +90,12 @@ class OnceSearch(NamedTuple):
             free = np.flatnonzero(begun & bit == 0)
             transition[begun][:, begun | bit[free], free] = self.transition[:, free]
         plan = SegmentPlan(x, n * L, np.tile(self.limits, n))
-        scores = np.tile(x.rows @ self.coef, n) if x.n_potentials else np.zeros((0, n * L))
+        scores, row = scores_of_rows(x, self.coef, self.intercept)
         chain = SegmentTransitions(
             transition.reshape(n * L, n * L), start.ravel(), np.tile(self.end, n), sums=False,
             rows=None if rows is None else _entries(rows, transition, bit),
         )  # fmt: skip
-        found, best = best_segments(plan, plan.cell_scores(scores, x.row), chain)
+        found, best = best_segments(plan, plan.cell_scores(np.tile(scores, n), row), chain)
         if best[0] == -np.inf:
             return None
         check_segmentations(best)

@@ -45,6 +45,7 @@ from sklseq.estimators.semicrf.segment_source import (
     divide_weights,
     label_limits,
     read_potentials,
+    scores_of_rows,
 )
 from sklseq.estimators.validation import (
     LARGEST_PENALTY,
@@ -120,7 +121,7 @@ class SemiCRFSegmenter(
         -Σ_s weight_s · log p(segments_s | x_s) + l1 · ‖w‖₁ + l2 · ‖w‖²₂,
 
         p(segments | x) = exp(s(segments)) / Z,   s = start(y_1) + Σ_k transition(y_{k-1}, y_k)
-                              + Σ_k Σ_p rows[p] · coef(:, y_k) + end(y_last),
+                + Σ_k (Σ_p rows[p] · coef(:, y_k) + length_k · intercept(y_k)) + end(y_last),
 
     where k runs over the segments, p over the potentials that are active for segment k, and Z over
     all segmentations. Segments may have any length, at the cost of a linear chain (Sarawagi 2006).
@@ -197,6 +198,8 @@ class SemiCRFSegmenter(
     classes_ : ndarray of shape (n_labels,)
         Labels of segments, sorted; with the outside label if training data has it.
     coef_ : ndarray of shape (n_features, n_labels)
+    intercept_ : ndarray of shape (n_labels,)
+        Weight of each row of a segment of each label; zeros if ``X`` was SegmentPotentials.
     transition_ : ndarray of shape (n_labels, n_labels)
         Weights of a segment of label i followed by one of label j.
     start_, end_ : ndarray of shape (n_labels,)
@@ -228,9 +231,10 @@ class SemiCRFSegmenter(
 
     Notes
     -----
-    A transition scores once for a segment, whatever its length. With a column of ones, as of
-    ``WindowFeatures(bias=True)``, a label also scores for each of its rows; rows of numbers need
-    one if a state is rare.
+    A transition scores once for a segment, whatever its length. ``intercept_`` scores for each row,
+    as transitions of a chain do: rows of numbers need it if states are rare. It is trained as the
+    weights of a column of ones, with their penalties. SegmentPotentials define all features
+    themselves: there, ``SegmentPotentials.from_tokens`` of a column of ones does the same.
 
     An iteration costs O(nnz · L + V · L + n_steps · L²) for nnz feature values and L labels, where
     V ≤ n_steps · m and m is the longest span of a potential. Weights are float64.
@@ -263,6 +267,7 @@ class SemiCRFSegmenter(
     # No ClassifierMixin: with it, GridSearchCV stratifies ragged labels and fails.
 
     transition_coef_: Any = None  # None without transition features
+    intercept_: Any = np.zeros(1)  # of models stored by versions without it
 
     def __init__(
         self,
@@ -448,16 +453,14 @@ class SemiCRFSegmenter(
     def _scores(self, X: SegmentPotentials, continued: bool = False) -> tuple:
         # Scores of distinct potentials, the number of each potential among them (None: its own),
         # and scores of transitions; ``continued``: there are steps before those of X.
-        scores, row = np.zeros((0, len(self.classes_))), None
-        if X.n_potentials:
-            scores, row = X.rows @ self.coef_, X.row
+        scores, row = scores_of_rows(X, self.coef_, self.intercept_)
         weights = self.transition_, self.transition_coef_
         rows = transitions_of_starts(X, *weights, continued)
         entries = () if rows is None else (rows.score,)
         if any(np.isnan(x).any() for x in (scores, weights[0], self.start_, self.end_, *entries)):
             raise ValueError(
-                "coef_, transition_, start_, end_ or transition_coef_ holds NaN; fit again, or "
-                "load the model again."
+                "coef_, intercept_, transition_, start_, end_ or transition_coef_ holds NaN; fit "
+                "again, or load the model again."
             )
         return scores, row, rows
 
@@ -537,8 +540,8 @@ class SemiCRFSegmenter(
 
         types = [label for label in self.classes_.tolist() if label != self._outside]
         return OnceSearch(
-            types_once(valid, types), self.classes_, self.coef_, self.transition_, self.start_,
-            self.end_, self.transition_coef_, self._limits(), self._outside,
+            types_once(valid, types), self.classes_, self.coef_, self.intercept_, self.transition_,
+            self.start_, self.end_, self.transition_coef_, self._limits(), self._outside,
         )  # fmt: skip
 
     def _replace_invalid(

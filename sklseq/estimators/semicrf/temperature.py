@@ -12,6 +12,7 @@ from sklearn.model_selection import KFold
 
 from sklseq.data.constraints import constraints_of_part
 from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.data.sequences import Sequences
 from sklseq.estimators.semicrf.segment_source import SegmentSource, divide_weights
 
 # Temperatures are searched between 1 / MOST and MOST, with a relative error of 1 %.
@@ -23,7 +24,7 @@ class HeldOut(NamedTuple):
     """Predictions of a model for sequences that it was not trained on."""
 
     model: Any
-    potentials: SegmentPotentials
+    X: SegmentPotentials | Sequences
     segments: list
     right: np.ndarray  # whether each segment is right
     weights: np.ndarray
@@ -32,7 +33,7 @@ class HeldOut(NamedTuple):
         """Log loss of all segments; ``smoothed``: targets of (right, wrong) segments."""
         scaled = copy(self.model)
         divide_weights(scaled, temperature)
-        found = scaled.predict_segment_proba(self.potentials, self.segments)
+        found = scaled.predict_segment_proba(self.X, self.segments)
         p = np.clip(np.concatenate([np.zeros(0), *found]), LEAST, 1 - LEAST)
         target = np.where(self.right, *smoothed)
         return -float(self.weights @ (target * np.log(p) + (1 - target) * np.log1p(-p)))
@@ -68,7 +69,7 @@ def _segments_by_sequence(source: SegmentSource) -> list:
 
 
 def _held_out(segmenter: Any, source: SegmentSource, y: list, train, test) -> HeldOut:
-    X, weights = source.potentials, source.weights
+    X, weights = source.given, source.weights
     columns = source.transition_columns(segmenter.transition_features)  # numbers: X has no names
     model = clone(segmenter)
     model.set_params(calibrate=None, verbose=0, transition_features=columns)
