@@ -16,6 +16,9 @@ from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 from sklseq._lib.checks import is_number
 
 MOST_THREADS = 10_000
+# Rows from which on several threads work on one sequence: its sums take at least 0.5 ms, starting
+# the threads takes some 0.1 ms.
+SHARED_ROWS = 1 << 14
 
 
 def check_n_jobs(n_jobs: Any) -> None:
@@ -66,6 +69,17 @@ class Threads:
         if queue.errors:
             raise queue.errors[min(queue.errors)]
         return queue.answers
+
+    def share(self, offsets: np.ndarray, block: tuple[int, int]) -> bool:
+        """Whether the threads work together on a block of sequences: it is one long sequence.
+
+        Only two threads take part in its sums. With more threads, the sequence must therefore have
+        more than 1 / n of all rows.
+        """
+        rows = offsets[block[1]] - offsets[block[0]]
+        if self.n == 1 or block[1] - block[0] > 1 or rows < SHARED_ROWS:
+            return False
+        return self.n == 2 or bool(self.n * rows > offsets[-1])
 
     def without_blas_threads(self) -> AbstractContextManager:
         """Context in which BLAS has one thread, if this pool has several.

@@ -21,6 +21,8 @@ from sklseq.data.tables import is_table, list_sequences, refuse_mask
 
 Rows = Any  # 2-D ndarray, SciPy CSR matrix or CSR array
 
+# The largest weight of a sequence in training: float32 squares of gradients must not overflow.
+WEIGHTS = 1e-15, 1e15
 # Bits of ``Sequences.roles``.
 STATE, TRANSITION = 1, 2
 
@@ -627,9 +629,35 @@ def check_sample_weight(sample_weight: Any, n_sequences: int) -> np.ndarray:
     return weight
 
 
+def training_weights(sample_weight: Any, n_sequences: int) -> np.ndarray:
+    """Return weights of training sequences, checked and not all zero."""
+    weights = check_sample_weight(sample_weight, n_sequences)
+    if n_sequences and not weights.any():
+        raise ValueError("sample_weight must have a positive entry; all weights are zero.")
+    (low, high), largest = WEIGHTS, weights.max(initial=0)
+    if n_sequences and not low <= largest <= high:
+        raise ValueError(
+            f"The largest sample_weight must be from {low:g} to {high:g} in training, where "
+            f"squares of weights are added up; got {largest:g}. Divide the weights and the "
+            "penalties by one number."
+        )
+    return weights
+
+
 def weighted_only(X: Any, labels: np.ndarray, weights: np.ndarray) -> tuple:
     """(X, labels, weights) without the sequences of weight 0, which training ignores."""
     kept = weights > 0
     if kept.all():
         return X, labels, weights
     return X[np.flatnonzero(kept)], labels[np.repeat(kept, X.lengths)], weights[kept]
+
+
+def check_not_empty(X: Any, unit: str = "row") -> None:
+    """Raise unless X has a feature and a row, or a step if it is SegmentPotentials."""
+    n = getattr(X, f"n_{unit}s")
+    if len(X) == 0 or n == 0:
+        raise ValueError(
+            f"X must hold at least one {unit}; got {len(X)} sequences with {n} {unit}s in all."
+        )
+    if X.shape[1] == 0:
+        raise ValueError("X must have at least one feature; got 0.")

@@ -183,7 +183,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         return cut_labels(self, codes, X.offsets)
 
     def _predict_shards(self, X: Any, **options: Any) -> Any:
-        from sklseq.estimators.sources.shard_answers import predict_shards
+        from sklseq.estimators.sources.shard_dispatch import predict_shards
 
         check_is_fitted(self, "classes_")
         refuse_options("predict", **options)
@@ -362,7 +362,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         """
         if in_shards(X):
             check_is_fitted(self, "classes_")
-            from sklseq.estimators.sources.shard_answers import count_right_of_shards
+            from sklseq.estimators.sources.shard_dispatch import count_right_of_shards
 
             right, total = count_right_of_shards(self._count_right, X, y, sample_weight)
         else:

@@ -25,7 +25,7 @@ from sklseq.data.column_roles import with_transition_features
 from sklseq.data.constraints import constraints_of_part
 from sklseq.data.labels import PartialLabelError, read_labels, split_labels
 from sklseq.data.partial_labels import PartialLabels, labels_in
-from sklseq.data.sequences import Sequences
+from sklseq.data.sequences import Sequences, check_not_empty, training_weights
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.folds import (
     check_finite,
@@ -34,7 +34,7 @@ from sklseq.estimators.folds import (
     read_scorer,
     scorer_weights,
 )
-from sklseq.estimators.validation import check_not_empty, read_sequences, training_weights
+from sklseq.estimators.validation import read_sequences
 from sklseq.objectives.likelihood.proportions import find_columns
 
 FIRST_FOLDS = 2  # number of folds on which racing compares all points

@@ -16,19 +16,16 @@ from sklseq.data.input_kinds import check_in_memory
 from sklseq.data.sequences import (
     Sequences,
     as_numbers,
-    check_sample_weight,
     is_sparse,
     made_of_ones,
     pack,
     read_form,
 )
-from sklseq.data.types import ArrayLike, SequencesLike
+from sklseq.data.types import SequencesLike
 
 ATTRIBUTES_WARNED = "_new_attributes_warned"  # set once warn_new_attributes has warned
 
 
-# The largest weight of a sequence in training: float32 squares of gradients must not overflow.
-WEIGHTS = 1e-15, 1e15
 LARGEST_PENALTY = 1e100
 
 
@@ -91,32 +88,6 @@ def other_width(n_features: int, expected: int, origin: str, what: str = "X") ->
         f"{what} has {n_features} features, but {origin} {expected}; extract them with the same "
         "fitted transformer."
     )
-
-
-def training_weights(sample_weight: ArrayLike, n_sequences: int) -> np.ndarray:
-    """Return weights of training sequences, checked and not all zero."""
-    weights = check_sample_weight(sample_weight, n_sequences)
-    if n_sequences and not weights.any():
-        raise ValueError("sample_weight must have a positive entry; all weights are zero.")
-    (low, high), largest = WEIGHTS, weights.max(initial=0)
-    if n_sequences and not low <= largest <= high:
-        raise ValueError(
-            f"The largest sample_weight must be from {low:g} to {high:g} in training, where "
-            f"squares of weights are added up; got {largest:g}. Divide the weights and the "
-            "penalties by one number."
-        )
-    return weights
-
-
-def check_not_empty(X: Any, unit: str = "row") -> None:
-    """Raise unless X has a feature and a row, or a step if it is SegmentPotentials."""
-    n = getattr(X, f"n_{unit}s")
-    if len(X) == 0 or n == 0:
-        raise ValueError(
-            f"X must hold at least one {unit}; got {len(X)} sequences with {n} {unit}s in all."
-        )
-    if X.shape[1] == 0:
-        raise ValueError("X must have at least one feature; got 0.")
 
 
 def check_magnitude(X: Any, what: str, limit: float = 0.0) -> None:

@@ -6,14 +6,13 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from sklseq import CRFTagger, HMSVMTagger
+from sklseq._lib import threads
 from sklseq._lib.threads import Threads
-from sklseq.inference.chain import linear_chain
-from sklseq.inference.chain.linear_chain import is_shared
 
 
 @pytest.fixture(autouse=True)
 def share_short_sequences(monkeypatch):
-    monkeypatch.setattr(linear_chain, "SHARED_ROWS", 2100)
+    monkeypatch.setattr(threads, "SHARED_ROWS", 2100)
 
 
 def data(kind, n_labels=4, lengths=(3000, 7, 2200, 1, 0, 61)):
@@ -79,10 +78,16 @@ def test_values_that_are_not_finite_are_named():
 
 def test_what_is_shared():
     offsets = np.array([0, 3000, 5000, 7100, 17000])
-    assert [is_shared(offsets, (s, s + 1), 2) for s in range(4)] == [True, False, True, True]
-    assert [is_shared(offsets, (s, s + 1), 4) for s in range(4)] == [False, False, False, True]
-    assert not any(is_shared(offsets, (s, s + 1), 1) for s in range(4))
-    assert not is_shared(offsets, (0, 4), 2)  # several sequences
+
+    def shared(n_jobs, *blocks):
+        with Threads(n_jobs) as pool:
+            return [pool.share(offsets, block) for block in blocks]
+
+    each = [(s, s + 1) for s in range(4)]
+    assert shared(2, *each) == [True, False, True, True]
+    assert shared(4, *each) == [False, False, False, True]
+    assert not any(shared(1, *each))
+    assert shared(2, (0, 4)) == [False]  # several sequences
 
 
 def test_threads_are_not_left_with_a_buffer_after_an_error(monkeypatch):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sklseq.data.labels import read_classes
+from sklseq.data.sequences import training_weights
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.hmsvm.margin_problem import MarginProblem
 from sklseq.estimators.sources.source import RowSource
@@ -14,7 +15,6 @@ from sklseq.estimators.validation import (
     check_same_roles,
     other_width,
     read_sequences,
-    training_weights,
     warn_new_attributes,
 )
 from sklseq.inference.chain.linear_chain import as_generator

@@ -23,7 +23,7 @@ from sklseq.data.segment_labels import (
     labels_to_segments,
     segments_to_labels,
 )
-from sklseq.data.sequences import check_sample_weight
+from sklseq.data.sequences import check_sample_weight, training_weights
 from sklseq.data.types import ArrayLike, ColumnsLike, LabelsLike, SequencesLike, ValidLike
 from sklseq.estimators.folds import as_list, take
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
@@ -32,11 +32,7 @@ from sklseq.estimators.semicrf.semicrf_segmenter import SemiCRFSegmenter
 from sklseq.estimators.semicrf.whole_features import fit_texts, texts_log_proba, whole_features
 from sklseq.estimators.unwrap import last_step, unwrap
 from sklseq.estimators.valid_paths import segmentation_rule
-from sklseq.estimators.validation import (
-    check_handle_invalid,
-    nothing_to_score,
-    training_weights,
-)
+from sklseq.estimators.validation import check_handle_invalid, nothing_to_score
 from sklseq.features import SegmentFeatures, _columns
 from sklseq.inference.chain.once import NoValidAnswerError
 from sklseq.metrics import span_f1

@@ -11,13 +11,9 @@ from sklseq.data.column_roles import with_transition_features
 from sklseq.data.constraints import Constraints, forbid_pairs
 from sklseq.data.segment_labels import UNKNOWN, Segments, read_segments
 from sklseq.data.segment_potentials import OPEN_BOTH, SegmentPotentials
-from sklseq.data.sequences import STATE, TRANSITION, Sequences
+from sklseq.data.sequences import STATE, TRANSITION, Sequences, check_not_empty, training_weights
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
-from sklseq.estimators.validation import (
-    check_not_empty,
-    read_sequences,
-    training_weights,
-)
+from sklseq.estimators.validation import read_sequences
 from sklseq.inference.segment.segmentations import as_spans
 
 # Fitted attributes whose entries are weights: scores are linear in them.

@@ -66,7 +66,8 @@ class BlockSource(Source):
 
         def read() -> LongData:
             try:
-                return LongData.read(rows, label_blocks(y, len(rows)), weights, plan)
+                labels = label_blocks(y, len(rows))
+                return LongData.read(rows, labels, weights, plan)
             except PartialLabelError:
                 return LongData.of_codes(rows, CodedLabels.read(y, weights), weights, plan)
 

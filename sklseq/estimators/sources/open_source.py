@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from sklearn import get_config
 
 from sklseq.data.input_kinds import holds_rows, storage_of
 from sklseq.data.labels import PartialLabelError
+from sklseq.data.sequences import check_not_empty, training_weights
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.block_source import BlockSource
 from sklseq.estimators.sources.partial_source import BY_BLOCKS, NOTHING, PartialSource, Unlabelled
-from sklseq.estimators.sources.shard_source import LocalShardSource, check_shards
-from sklseq.estimators.sources.shards import Shards
+from sklseq.estimators.sources.shard_dispatch import open_shards
 from sklseq.estimators.sources.source import RowSource, Source
-from sklseq.estimators.validation import read_sequences, training_weights
+from sklseq.estimators.validation import read_sequences
 from sklseq.objectives.likelihood.gradient_plan import Plan, plan_gradient
 
 
@@ -29,22 +29,22 @@ def open_source(
     sequences in memory.
     """
     storage = storage_of(X)
+    cut = storage == "memory" and gradient in BY_BLOCKS and holds_rows(X)
+    unlabelled.check_in_memory(storage == "memory" and not cut)
     if storage == "shards":
-        unlabelled.check_in_memory(False)
-        return _open_shards(X, y, sample_weight)
-    cut = gradient in BY_BLOCKS and holds_rows(X)
-    cause = f"gradient={gradient!r} works on blocks of rows"
-
-    def plan(longest: int, n_labels: int, **kind: bool) -> Plan:
-        budget = get_config()["working_memory"] * 2.0**20
-        return plan_gradient(gradient, int(longest), n_labels, budget=budget, **kind)
-
+        return open_shards(X, y, sample_weight)
+    cause, plan = f"gradient={gradient!r} works on blocks of rows", partial(_plan, gradient)
     if cut or storage == "blocks":
-        unlabelled.check_in_memory(False)
         weights = training_weights(sample_weight, len(X))
         cause = cause if cut else "X holds sequences in blocks"
         return BlockSource.of_blocks(X, y, weights, plan, cause)
-    source = _read_rows(X, y, sample_weight, unlabelled)
+    rows, vectorizer = read_sequences(X, fit=True)
+    check_not_empty(rows)
+    weights = training_weights(sample_weight, len(rows))
+    try:
+        source = RowSource.of_rows(rows, y, weights, vectorizer)
+    except PartialLabelError:
+        source = PartialSource.of_rows(rows, y, weights, vectorizer, unlabelled)
     if unlabelled.parameter and isinstance(source, PartialSource):
         return source
     longest = source.X.lengths.max()
@@ -55,20 +55,6 @@ def open_source(
     return BlockSource.of_rows(source, source.plan, cause + where)
 
 
-def _open_shards(X: Any, y: Any, sample_weight: Any) -> Source:
-    check_shards(X, y, sample_weight)
-    if isinstance(X, Shards):
-        return LocalShardSource(X)
-    from sklseq.estimators.sources.cluster import ClusterSource  # needs Dask
-
-    return ClusterSource(X, y)
-
-
-def _read_rows(X: Any, y: Any, sample_weight: Any, unlabelled: Unlabelled) -> RowSource:
-    # A PartialSource if a label is unknown.
-    rows, vectorizer = read_sequences(X, fit=True)
-    weights = training_weights(sample_weight, len(rows))
-    try:
-        return RowSource.of_rows(rows, y, weights, vectorizer)
-    except PartialLabelError:
-        return PartialSource.of_rows(rows, y, weights, vectorizer, unlabelled)
+def _plan(gradient: str, longest: int, n_labels: int, **kind: bool) -> Plan:
+    budget = get_config()["working_memory"] * 2.0**20
+    return plan_gradient(gradient, int(longest), n_labels, budget=budget, **kind)

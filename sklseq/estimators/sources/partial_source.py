@@ -15,7 +15,6 @@ from sklseq.data.partial_labels import AllowedLabels, PartialLabels
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import LabelsLike
 from sklseq.estimators.sources.source import RowSource
-from sklseq.estimators.validation import check_not_empty
 from sklseq.objectives.likelihood.gradient_plan import Plan
 from sklseq.objectives.likelihood.partial import (
     EntropyLikelihood,
@@ -132,7 +131,6 @@ class PartialSource(RowSource):
         last. The result is a plain ``RowSource`` if every row of the sequences has a known label.
         """
         partial = PartialLabels.read(y, X)
-        check_not_empty(X)
         classes = unique_labels(partial.labels_of(weights > 0))
         labels = partial.allowed(classes, new=True)
         known = has_row(~labels.unknown, X)

@@ -10,7 +10,6 @@ from scipy import sparse
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints, check_seen
 from sklseq.data.sequences import Sequences
-from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.shards import ShardError, Shards, named, shard_name
 from sklseq.estimators.sources.source import Source
 from sklseq.features import DictFeatures
@@ -93,17 +92,6 @@ class ShardSource(Source):
     def convexity(self, l2: float) -> float:
         known = all(one.table is None for one in self.summaries)
         return super().convexity(l2) if known else 0.0
-
-
-def check_shards(X: SequencesLike, y: LabelsLike | None, sample_weight: ArrayLike | None) -> None:
-    """Raise if labels or weights are given in addition to those of the shards."""
-    if sample_weight is not None:
-        raise ValueError(
-            "Shards contain their sample_weight: give shards (X, y, sample_weight), or "
-            "X.save(path, y, sample_weight)."
-        )
-    if y is not None and isinstance(X, Shards):
-        raise ValueError("Shards hold X and y; leave y out.")
 
 
 def dict_features(attributes: list) -> DictFeatures:

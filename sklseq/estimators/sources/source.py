@@ -14,13 +14,16 @@ from sklseq._lib.threads import Threads
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.constraints import Constraints, check_constraints, resolve_constraints
 from sklseq.data.labels import encode_labels, read_codes
-from sklseq.data.sequences import STATE, TRANSITION, Sequences, weighted_only
-from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
-from sklseq.estimators.validation import (
+from sklseq.data.sequences import (
+    STATE,
+    TRANSITION,
+    Sequences,
     check_not_empty,
-    read_sequences,
     training_weights,
+    weighted_only,
 )
+from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
+from sklseq.estimators.validation import read_sequences
 from sklseq.objectives.likelihood.gradient_plan import Plan
 from sklseq.objectives.likelihood.label_curvature import (
     LabelCurvature,

@@ -18,7 +18,13 @@ from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import check_n_jobs
 from sklseq.data.constraints import Constraints, resolve_constraints
 from sklseq.data.labels import encode_labels, read_classes, read_labels
-from sklseq.data.sequences import check_sample_weight, read_form, row_positions
+from sklseq.data.sequences import (
+    check_not_empty,
+    check_sample_weight,
+    read_form,
+    row_positions,
+    training_weights,
+)
 from sklseq.data.types import (
     ArrayLike,
     ClassWeightLike,
@@ -39,13 +45,11 @@ from sklseq.estimators.validation import (
     LARGEST_PENALTY,
     check_choices,
     check_magnitude,
-    check_not_empty,
     check_numbers,
     other_width,
     read_class_weight,
     read_sequences,
     refuse_roles,
-    training_weights,
     warn_new_attributes,
     warn_one_label,
 )

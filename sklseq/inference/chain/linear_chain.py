@@ -41,10 +41,6 @@ _chain = load_kernel("sklseq.inference.kernels._chain")
 # of an evaluation.
 BATCH_ROWS = 2048
 
-# Rows from which on several threads work on one sequence: its sums take at least 0.5 ms, starting
-# the threads takes some 0.1 ms.
-SHARED_ROWS = 1 << 14
-
 # Labels, and sequences in a block, from which on kernels process the sequences of a block batched,
 # so that each row of the matrix is loaded once for several sequences. Measured against one sequence
 # at a time, with one thread, sequences of 25 rows and float64: sums are 1.05 times as fast with 9
@@ -333,20 +329,6 @@ def row_blocks(offsets: np.ndarray, block_rows: int = BATCH_ROWS) -> list[tuple[
         blocks.append((first, last))
         first = last
     return blocks
-
-
-def is_shared(offsets: np.ndarray, block: tuple[int, int], n_threads: int) -> bool:
-    """Whether the threads work together on a block: it is one long sequence.
-
-    Only two threads take part in its sums. With more threads, the sequence must therefore have more
-    than 1 / n_threads of all rows.
-    """
-    if n_threads == 1 or block[1] - block[0] > 1:
-        return False
-    rows = offsets[block[1]] - offsets[block[0]]
-    if rows < SHARED_ROWS:
-        return False
-    return n_threads == 2 or bool(n_threads * rows > offsets[-1])
 
 
 def forward_backward(

@@ -15,7 +15,6 @@ from sklseq.inference.chain.linear_chain import (
     Transitions,
     Workspace,
     check_paths,
-    is_shared,
     row_blocks,
 )
 from sklseq.inference.chain.row_transitions import RowTransitions
@@ -254,7 +253,7 @@ class LogLikelihood(SumOfParts):
         self.log_z, self.observed_score = np.zeros((2, len(weights)))
         blocks = [self._block(a, b) for a, b in row_blocks(offsets)]
         plain = scores.features is None and scores.pairs is None
-        shared = [plain and is_shared(offsets, x, threads.n) for x in row_blocks(offsets)]
+        shared = [plain and threads.share(offsets, x) for x in row_blocks(offsets)]
         self.runs = self._share_out(blocks)
         self.shared = [block for block, several in zip(blocks, shared) if several]
         self.unshared = self._share_out([x for x, several in zip(blocks, shared) if not several])

@@ -25,7 +25,6 @@ from sklseq.inference.chain.linear_chain import (
     Workspace,
     best_paths,
     check_paths,
-    is_shared,
     row_blocks,
 )
 from sklseq.inference.chain.row_transitions import RowTransitions
@@ -124,8 +123,8 @@ class ScoredRows:
 
         ``threads``: those that work on these together; None: one thread.
         """
-        chain = self._chain("maxima")
-        entries, L = self._entries(chain), chain.n_labels
+        chain, entries = self._chain("maxima")
+        L = chain.n_labels
 
         def decode(a, b, psi, offsets, shared):
             rows, _ = entries(self.X.offsets[a], offsets)
@@ -159,9 +158,9 @@ class ScoredRows:
         Label marginals are written into ``marginals``, and views of the marginals of each sequence
         into ``of_sequences``.
         """
-        chain, at = self._chain("sums").exponentiate(), self.X.offsets
-        entries = self._entries(chain)
-        log_z, L = np.zeros(len(self.X)), chain.n_labels
+        chain, entries = self._chain("sums")
+        chain.exponentiate()
+        at, log_z, L = self.X.offsets, np.zeros(len(self.X)), chain.n_labels
         pool = BufferPool(lambda: Workspace(self.most_rows, chain.width, chain.dtype, chain.pairs))
 
         def forward_backward(a, b, psi, offsets, shared):
@@ -201,21 +200,16 @@ class ScoredRows:
             transition = self.weights.without_entries(X.n_rows) if entries is None else entries
         return Potentials(emission, transition, start, end, X.offsets)
 
-    def _chain(self, question: str) -> Transitions:
+    def _chain(self, question: str) -> tuple[Transitions, Callable]:
+        # The chain, and a function of a first row and of offsets counted from it. It returns the
+        # transition scores of rows with transition features, or None, and the largest of these.
         transition, start, end, coef = self.weights
         chain = Transitions(transition, start, end, transition.dtype)
         if coef is None:
             chain.find_pairs(self.X.n_rows, question)
-        return chain
-
-    def _entries(self, chain: Transitions) -> Callable:
-        # Function of a first row and of offsets counted from it. It returns the transition scores
-        # of rows with transition features, or None, and the largest of these scores.
-        coef = self.weights.coef
-        if coef is None:
-            return lambda *_: (None, -np.inf)
+            return chain, lambda *_: (None, -np.inf)
         features = TransitionFeatures.of_coef(self.X, coef, chain.n_labels)
-        return partial(features.entries, coef.data, chain.score)
+        return chain, partial(features.entries, coef.data, chain.score)
 
     def _map(self, work: Callable) -> None:
         """Call ``work(a, b, psi, offsets, shared)`` for each block of sequences a to b - 1.
@@ -240,7 +234,7 @@ class ScoredRows:
                 work(a, b, psi, at[a : b + 1] - first, shared)
 
         with Threads(self.n_jobs) as threads:
-            shared = [block for block in self.runs if is_shared(at, block, threads.n)]
+            shared = [block for block in self.runs if threads.share(at, block)]
             alone = [block for block in self.runs if block not in shared] if shared else self.runs
             threads.map(run, alone)
             for block in shared:

@@ -1,4 +1,4 @@
-"""Predictions and scores on data in shards, with one shard in memory at a time."""
+"""Training, predictions and scores on shards, read by this process or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -10,12 +10,38 @@ import numpy as np
 
 from sklseq.data.labels import LabelLists
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
-from sklseq.estimators.sources.shard_source import check_shards
+from sklseq.estimators.sources.shard_source import LocalShardSource, ShardSource
 from sklseq.estimators.sources.shards import Shards, named
 
 
+def open_shards(
+    X: SequencesLike, y: LabelsLike | None, sample_weight: ArrayLike | None
+) -> ShardSource:
+    """Return the source of ``Shards``, a Dask bag or delayed shards."""
+    check_shards(X, y, sample_weight)
+    if isinstance(X, Shards):
+        return LocalShardSource(X)
+    from sklseq.estimators.sources.cluster import ClusterSource  # needs Dask
+
+    return ClusterSource(X, y)
+
+
+def check_shards(X: SequencesLike, y: LabelsLike | None, sample_weight: ArrayLike | None) -> None:
+    """Raise if labels or weights are given in addition to those of the shards."""
+    if sample_weight is not None:
+        raise ValueError(
+            "Shards contain their sample_weight: give shards (X, y, sample_weight), or "
+            "X.save(path, y, sample_weight)."
+        )
+    if y is not None and isinstance(X, Shards):
+        raise ValueError("Shards hold X and y; leave y out.")
+
+
 def predict_shards(predict: Callable, X: SequencesLike) -> Any:
-    """Call ``predict`` shard by shard and join the answers; lazy for Dask data."""
+    """Call ``predict`` shard by shard, one in memory at a time, and join the answers.
+
+    Lazy for Dask data.
+    """
     if not isinstance(X, Shards):
         from sklseq.estimators.sources.cluster import predict_lazily
 
