@@ -221,6 +221,8 @@ def warn_one_label(classes: np.ndarray) -> None:
 SMALL, NO_EFFECT = 1e-2, 1e-2
 # Ratio of the sizes of a column and of the largest one below which the column is rounding.
 ROUNDING = 1e-14
+# Rows that are looked at first: mostly no column is small in these, so none is in all rows.
+FIRST_ROWS = 4096
 
 
 def warn_small_columns(
@@ -262,12 +264,17 @@ def _small_columns(rows: Any) -> np.ndarray:
         if not (stored[stored > 0] < SMALL).any():
             return np.zeros(0)
         sizes = np.ravel(abs(rows).max(axis=0).toarray())
+    elif (_largest_of_columns(rows[:FIRST_ROWS]) >= SMALL).all():
+        return np.zeros(0)
     else:
-        sizes = np.maximum(rows.max(axis=0, initial=0), -rows.min(axis=0, initial=0))
-    sizes[sizes < ROUNDING * sizes.max(initial=0)] = (
-        0  # as of principal components without variance
-    )
+        sizes = _largest_of_columns(rows)
+    # Columns of rounding are 0: those of principal components without variance, for example.
+    sizes[sizes < ROUNDING * sizes.max(initial=0)] = 0
     return np.where(sizes < SMALL, sizes, np.inf)
+
+
+def _largest_of_columns(rows: np.ndarray) -> np.ndarray:
+    return np.maximum(rows.max(axis=0, initial=0), -rows.min(axis=0, initial=0))
 
 
 # Largest value of X, and its ratio to the root mean square of its column, from which training is
