@@ -336,7 +336,7 @@ FAULTS = [
     ("solvers/_history.py", "self.slot, self.used, self.is_known[slot] = slot, used, False", "self.slot, self.used = slot, used", "test_block_metric"),
     ("solvers/_search.py", "self.history.metric = None", "pass", "test_block_metric"),
     ("solvers/_block_metric.py", "self.is_free = is_free\n", "pass\n", "test_block_metric"),
-    ("objectives/likelihood/label_curvature.py", "1 - size / np.maximum(weight, 1e-300)", "1 - size", "test_label_curvature"),
+    ("objectives/likelihood/label_curvature.py", "1 - size / np.maximum(weight, TINY)", "1 - size", "test_label_curvature"),
     ("objectives/likelihood/label_curvature.py", "here[n + k] = w[n + k] + STEP", "here[n + k] = w[n + k] + 2 * STEP", "test_label_curvature"),
     ("objectives/likelihood/label_curvature.py", "rows.data / sizes[rows.indices]", "rows.data", "test_label_curvature"),
     ("solvers/_history.py", "c[i] += a[i] - b", "c[i] += a[i] + b", "test_solvers"),

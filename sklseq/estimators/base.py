@@ -39,7 +39,7 @@ from sklseq.inference.chain.linear_chain import Transitions, nbest, viterbi
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.objectives.scores.design import score_rows
 from sklseq.objectives.scores.score_map import padded_rows
-from sklseq.objectives.scores.scored_rows import ChainWeights, Potentials, ScoredRows
+from sklseq.objectives.scores.scored_rows import Potentials, ScoredRows, TransitionWeights
 
 
 class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
@@ -74,8 +74,8 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
             self._rows = cached
         return cached[1]
 
-    def _chain_weights(self) -> ChainWeights:
-        return ChainWeights(self.transition_, self.start_, self.end_, self.transition_coef_)
+    def _transition_weights(self) -> TransitionWeights:
+        return TransitionWeights(self.transition_, self.start_, self.end_, self.transition_coef_)
 
     def _design(self, X: Sequences) -> tuple[Any, np.ndarray]:
         # The object that scores the rows of X, and the weights that it takes.
@@ -86,7 +86,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         (design, W), allowed = self._design(X), None
         if known is not None:
             allowed = PartialLabels.read(known, X, "known").allowed(self.classes_)
-        return ScoredRows(X, design, W, self._chain_weights(), allowed, self.n_jobs)
+        return ScoredRows(X, design, W, self._transition_weights(), allowed, self.n_jobs)
 
     def _relative_potentials(self, X: SequencesLike) -> Potentials:
         # Without the maxima of rows with large scores, for questions about differences.
@@ -221,7 +221,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         from sklseq.estimators.decode_blocks import BlockDecoder  # not for a deployed model
 
         check_is_fitted(self, "classes_")
-        weights = self._chain_weights()
+        weights = self._transition_weights()
         chain = Transitions(*weights[:3], weights.transition.dtype)
         given = type(self).__name__, self.classes_, self.n_features_in_, self._score_rows, chain
         if weights.coef is None:

@@ -11,6 +11,7 @@ from scipy.linalg.lapack import dpotrf, spotrf
 from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
 
 from sklseq._lib.checks import check_number, is_number
+from sklseq._lib.tiny import TINY
 
 NAMES = ("linear", "poly", "rbf", "precomputed")
 BLOCK = 1 << 22  # entries of the Gram matrix computed at a time
@@ -276,7 +277,7 @@ def gram_factor(gram: np.ndarray) -> np.ndarray:
     """
     for ridge in RIDGES:
         factor = np.array(gram, order="C")
-        factor.flat[:: len(gram) + 1] += ridge * max(np.trace(gram) / len(gram), 1e-300)
+        factor.flat[:: len(gram) + 1] += ridge * max(np.trace(gram) / len(gram), TINY)
         # LAPACK stores by columns: the upper triangle of the transpose is the lower one of gram.
         _, failed = dpotrf(factor.T, clean=True, overwrite_a=True)
         if not failed:

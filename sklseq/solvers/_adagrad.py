@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from sklseq._lib.tiny import TINY
 from sklseq.solvers._result import SolverResult
 
 # Sequences with less than the mean loss are updated less often, but with at least this probability
@@ -79,7 +80,7 @@ def _choose(stochastic, rng, k: int) -> tuple[np.ndarray, np.ndarray | float]:
     if k < FULL_PASSES:
         return rng.permutation(sequences), 1.0
     losses = stochastic.losses[sequences]
-    chance = np.clip(losses / max(losses.mean(), 1e-300), LEAST_SHARE, 1)
+    chance = np.clip(losses / max(losses.mean(), TINY), LEAST_SHARE, 1)
     boost = np.ones(len(stochastic.losses))
     boost[sequences] = 1 / chance
     return rng.permutation(sequences[rng.random(len(sequences)) < chance]), boost

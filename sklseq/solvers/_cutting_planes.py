@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sklseq._lib.tiny import TINY
 from sklseq.solvers._history import History
 
 PLANES = 10  # previous points that are used, in addition to the current one
@@ -70,7 +71,7 @@ def best_mean(Q: np.ndarray, c: np.ndarray) -> np.ndarray:
     They minimise it where no entry is 0. While an entry is negative, the least one is set to 0 and
     the others are computed again, so they need not be optimal.
     """
-    kept, unit = np.arange(len(c)), max(np.trace(Q) / len(c), 1e-300)
+    kept, unit = np.arange(len(c)), max(np.trace(Q) / len(c), TINY)
     Q, c = Q / unit, c / unit
     while True:
         n = len(kept)

@@ -7,6 +7,7 @@ from scipy import linalg
 from scipy.optimize import nnls
 
 from sklseq._lib.column_sizes import column_sizes
+from sklseq._lib.tiny import TINY
 from sklseq.solvers._result import SolverResult
 
 # Eigenvalues below this fraction of the largest are treated as zero.
@@ -86,7 +87,7 @@ def least_distance(
     interior-point algorithms for linear least squares problems with nonnegative variables",
     Mathematics of Computation 63.
     """
-    size = np.sqrt(np.maximum(np.diag(K), 1e-300))
+    size = np.sqrt(np.maximum(np.diag(K), TINY))
     K, scaled = K / np.outer(size, size), h / size
     a = _pivot(K, scaled, np.ones(len(h), dtype=bool) if active is None else active)
     if a is None:
@@ -209,7 +210,7 @@ def _nonnegative(K: np.ndarray, scaled: np.ndarray) -> np.ndarray | None:
     value, vectors = np.linalg.eigh(K)
     kept = value > RANK * max(value[-1], 0)
     F = vectors[:, kept] * np.sqrt(value[kept])
-    top = max(float(np.abs(scaled).max()), 1e-300)
+    top = max(float(np.abs(scaled).max()), TINY)
     # Equal scale of constraints makes the test of consistency independent of units.
     E = np.vstack([F.T, scaled / top])
     f = np.zeros(len(E))

@@ -9,6 +9,7 @@ import numpy as np
 
 from sklseq._lib.cpu import load_kernel
 from sklseq._lib.threads import Threads, spans
+from sklseq._lib.tiny import TINY
 from sklseq.solvers._block_metric import BlockMetric
 
 _vectors = load_kernel("sklseq.solvers._vectors")
@@ -130,7 +131,7 @@ class History:
         if pairs:
             _two_loops(c, pairs, gram, with_v)
         else:
-            c[-1] = -1 / max(np.sqrt(with_v[-1]), 1e-300)
+            c[-1] = -1 / max(np.sqrt(with_v[-1]), TINY)
         self.threads.map(
             lambda span: _vectors.combine(self.pairs, c, v, self.used, out, *span), self.columns
         )

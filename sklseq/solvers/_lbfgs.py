@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from sklseq._lib.threads import Threads
+from sklseq._lib.tiny import TINY
 from sklseq.solvers._block_metric import BlockMetric
 from sklseq.solvers._cutting_planes import proved_excess
 from sklseq.solvers._owlqn import OrthantSearch
@@ -200,7 +201,7 @@ def estimated_rest(history: list, has_metric: bool = False, n_before: int = 0) -
     falls = np.diff(history[: -4 * period - 2 : -period])  # the last period first
     if len(falls) < 2:
         return np.inf
-    r = np.max(falls[:-1] / np.maximum(falls[1:], 1e-300))
+    r = np.max(falls[:-1] / np.maximum(falls[1:], TINY))
     rest = FACTORS[has_metric] * falls[0] / (1 - r) if r < 1 else np.inf
     if has_metric:
         rest = max(rest, SLOW * (history[-6] - history[-1]) * np.sqrt((len(history) - 1) / 5))

@@ -34,6 +34,7 @@ from __future__ import annotations
 import numpy as np
 
 from sklseq._lib.threads import Threads
+from sklseq._lib.tiny import TINY
 from sklseq.solvers._block_metric import BlockMetric
 from sklseq.solvers._history import _vectors
 from sklseq.solvers._l1_model import minimise_with_l1
@@ -64,7 +65,7 @@ class OrthantSearch(Search):
         self.l1 = np.ascontiguousarray(np.broadcast_to(l1, w.shape), dtype=np.float64)
         self.u, self.v = np.empty_like(w), np.empty_like(w)
         super().__init__(objective, w, threads, metric)
-        self.sigma = max(float(np.sqrt(self.history.with_v[-1])), 1e-300)  # a step of length 1
+        self.sigma = max(float(np.sqrt(self.history.with_v[-1])), TINY)  # a step of length 1
 
     def evaluate(self, w: np.ndarray, gradient: np.ndarray) -> float:
         norms = self.history.in_spans(_vectors.weighted_norm, w, self.l1)

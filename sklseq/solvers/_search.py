@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sklseq._lib.threads import Threads
+from sklseq._lib.tiny import TINY
 from sklseq.solvers._block_metric import BlockMetric
 from sklseq.solvers._history import History, _vectors
 from sklseq.solvers._reduced_history import ReducedHistory
@@ -198,7 +199,7 @@ class Search:
             elif (steep := self.history.dot(self.g, self.p)) < CURVATURE * slope:
                 low = t
                 # Zero of the slope, extrapolated linearly from the slopes at 0 and t.
-                ahead = t * np.clip(slope / min(slope - steep, -1e-300), 2, 10)
+                ahead = t * np.clip(slope / min(slope - steep, -TINY), 2, 10)
                 t = ahead if high == np.inf else (low + high) / 2
             else:
                 break
@@ -209,7 +210,7 @@ class Search:
 
     def is_rounding(self, value: float, predicted: float) -> bool:
         """Whether both the predicted and the actual change are below the rounding error."""
-        epsilon = np.finfo(self.w.dtype).eps * max(abs(self.value), 1e-300)
+        epsilon = np.finfo(self.w.dtype).eps * max(abs(self.value), TINY)
         return abs(predicted) < 10 * epsilon and abs(value - self.value) < 100 * epsilon
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sklseq._lib.threads import Threads
+from sklseq._lib.tiny import TINY
 from sklseq.solvers._lbfgs import lbfgs
 from sklseq.solvers._result import SolverResult
 
@@ -73,7 +74,7 @@ def smoothing(
         elif k < max_iter and 2 * objective.rounding >= gap:
             message = ROUNDING  # rounding errors at least double at the next temperature
         elif k < max_iter:
-            factor = (AIM * tol * primal / max(gap - rest, 1e-300)) ** POWER
+            factor = (AIM * tol * primal / max(gap - rest, TINY)) ** POWER
             temperature *= float(np.clip(factor, *FACTORS))
             continue
         break

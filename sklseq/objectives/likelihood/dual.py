@@ -6,6 +6,7 @@ import numpy as np
 
 from sklseq._lib.cpu import load_kernel
 from sklseq._lib.threads import spans
+from sklseq._lib.tiny import TINY
 from sklseq.data.sequences import row_positions
 from sklseq.inference.chain.sparse_transitions import most_listed
 from sklseq.objectives.likelihood.lattice import LatticeState, in_pieces
@@ -159,7 +160,7 @@ class DualLikelihood(LatticeState):
         for x, u in zip(arrays["copies"], self.u or ()):
             x[:] = np.sign(u) * np.maximum(np.abs(u) - self.threshold, 0)
         joint, apart = np.sum(sums, axis=0)
-        self.sigma = min(max(joint / max(apart, 1e-300), 1.0), n)
+        self.sigma = min(max(joint / max(apart, TINY), 1.0), n)
         return sum(rejected)
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.tiny import TINY
 from sklseq.data.sequences import Sequences
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.scores.design import _linear, without_zeros
@@ -161,7 +162,7 @@ def _sampled(f: LogLikelihood, X: Sequences, w: np.ndarray) -> tuple[np.ndarray,
         size = np.abs(psi[some, : scores.n_labels].astype(np.float64))
         weight = np.repeat(block.weights, np.diff(block.offsets))[some, None]
         rows.append(np.arange(block.first, block.last)[some])
-        p.append(size * np.maximum(1 - size / np.maximum(weight, 1e-300), 0))
+        p.append(size * np.maximum(1 - size / np.maximum(weight, TINY), 0))
     return np.concatenate(rows), np.concatenate(p)
 
 

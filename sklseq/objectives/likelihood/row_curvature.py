@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sklseq._lib.tiny import TINY
 from sklseq.data.sequences import Sequences
 from sklseq.objectives.likelihood.label_curvature import LabelCurvature
 from sklseq.objectives.likelihood.likelihood import Block, LogLikelihood
@@ -160,7 +161,7 @@ def _marginals(f: LogLikelihood, block: Block, W, chain, step: int) -> Marginals
     first[cuts[:-1]] = last[cuts[1:] - 1] = 1
 
     def at(rows: np.ndarray) -> np.ndarray:
-        p = psi[rows, : f.scores.n_labels] / np.maximum(weights[rows], 1e-300)[:, None]
+        p = psi[rows, : f.scores.n_labels] / np.maximum(weights[rows], TINY)[:, None]
         p[np.arange(len(rows)), block.y[rows]] += 1
         return np.clip(p, 0, 1, out=p)
 

@@ -50,8 +50,8 @@ class Potentials(NamedTuple):
     offsets: np.ndarray
 
 
-class ChainWeights(NamedTuple):
-    """Weights of a fitted linear chain without its state weights.
+class TransitionWeights(NamedTuple):
+    """Transition, start and end weights of a fitted linear chain.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class ScoredRows:
     W : ndarray of shape (any, width)
         Weights as the design takes them; a design with its own weights uses only the type and
         width of W.
-    weights : ChainWeights
+    weights : TransitionWeights
     allowed : AllowedLabels or None
         The labels that are allowed at each row; None: all.
     n_jobs : int or None
@@ -110,7 +110,7 @@ class ScoredRows:
     relative = False
 
     def __init__(
-        self, X: Sequences, design: Any, W: np.ndarray, weights: ChainWeights,
+        self, X: Sequences, design: Any, W: np.ndarray, weights: TransitionWeights,
         allowed: AllowedLabels | None, n_jobs: int | None,
     ):  # fmt: skip
         self.X, self.design, self.W, self.weights = X, design, W, weights
@@ -182,7 +182,7 @@ class ScoredRows:
         return log_z
 
     def potentials(self, continued: np.ndarray | None = None) -> Potentials:
-        """Scores of all rows; ``continued`` as in :meth:`ChainWeights.entries_of_parts`."""
+        """Scores of all rows; ``continued`` as in :meth:`TransitionWeights.entries_of_parts`."""
         transition, start, end, coef = self.weights
         X, L = self.X, len(start)
         emission = np.empty((X.n_rows, L), dtype=transition.dtype)
