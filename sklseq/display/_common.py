@@ -1,9 +1,9 @@
-"""Common parts of displays: axes, the fitted estimator of a pipeline, heat maps with names."""
+"""Common parts of displays: axes, estimators inside pipelines, heat maps, lines of marked text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,6 +13,10 @@ from sklseq.estimators.unwrap import last_step
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Okabe and Ito (2008): distinct with any colour vision.
+COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#999999")
+# If there are more types than colours, borders (HTML) and hatching (plots) tell them apart.
+BORDERS, HATCHES = ("solid", "dashed", "dotted", "double"), ("", "///", "...", "xxx")
 # Largest number of rows or columns at which cells show their numbers by default.
 MAX_WRITTEN = 16
 
@@ -119,3 +123,61 @@ def _hatched(j: int, i: int) -> Any:
 def write_values(values: bool | None, n: int) -> bool:
     """Whether to write numbers: ``values`` if given, otherwise if ``n`` is at most MAX_WRITTEN."""
     return n <= MAX_WRITTEN if values is None else values
+
+
+# Styles of HTML; each part of a mark that is broken across lines has its own border.
+ROW = "line-height:2.1;margin:0.3em 0;"
+MARK = (
+    "padding:0.15em 0.25em;border-radius:0.25em;"
+    "-webkit-box-decoration-break:clone;box-decoration-break:clone;"
+)
+
+
+def rgb(color: str) -> tuple[int, ...]:
+    """Red, green and blue of a colour, from 0 to 255."""
+    return tuple(int(color[k : k + 2], 16) for k in (1, 3, 5))
+
+
+class Line(NamedTuple):
+    """A line of a text, and what is marked in it: (span, first column, end, whether it begins)."""
+
+    text: str
+    marks: list[tuple[Any, int, int, bool]]
+
+
+def lines_of(text: str, spans: Iterable[tuple[int, int, Any]], width: int) -> Iterator[Line]:
+    """Lines of a text with at most ``width`` characters, or one word.
+
+    ``spans``: (first character, end, anything).
+    """
+    spans = list(spans)
+    for first, last in _breaks(text, width):
+        line = text[first:last].rstrip()
+        last = first + len(line)
+        yield Line(line, [
+            (span, max(start, first) - first, min(stop, last) - first, start >= first)
+            for start, stop, span in spans if start < last and stop > first
+        ])  # fmt: skip
+
+
+def words_of(line: str) -> Iterator[tuple[int, str]]:
+    """Words of a line and their columns."""
+    at = 0
+    for word in line.split():
+        at = line.index(word, at)
+        yield at, word
+        at += len(word)
+
+
+def _breaks(text: str, width: int) -> list[tuple[int, int]]:
+    """Ranges of characters of the lines: broken at line ends and before words beyond the width."""
+    lines, at = [], 0
+    for line in text.splitlines(keepends=True):
+        first = at
+        for column, word in words_of(line):
+            if at + column + len(word) - first > width and at + column > first:
+                lines.append((first, at + column))
+                first = at + column
+        lines.append((first, at + len(line)))
+        at += len(line)
+    return lines

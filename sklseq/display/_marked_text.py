@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sklearn.base import BaseEstimator
 
 from sklseq._lib.checks import check_number
 from sklseq.data.types import SequencesLike
-from sklseq.display._common import new_axes, tokens_of
-from sklseq.display._segmentation import BORDERS, COLORS
+from sklseq.display._common import (
+    BORDERS,
+    COLORS,
+    MARK,
+    ROW,
+    lines_of,
+    new_axes,
+    rgb,
+    tokens_of,
+    words_of,
+)
 from sklseq.inspection import extract
 
 if TYPE_CHECKING:
@@ -122,7 +131,7 @@ class SpansDisplay:
                 self._mark(text, field) if field else f"<span>{escape(text)}</span>"
                 for text, field in pieces
             )
-            rows.append(f'<div style="{_ROW}">{inside}</div>')
+            rows.append(f'<div style="{ROW}white-space:pre-wrap;">{inside}</div>')
         return "\n".join(rows)
 
     def plot(self, ax: Axes | None = None, *, width: int = 80) -> SpansDisplay:
@@ -139,47 +148,35 @@ class SpansDisplay:
             The display itself.
         """
         check_number("width", width, 1, whole=True)
-        lines = [line for s in range(len(self.texts)) for line in self._lines(s, width)]
-        bottom = lines[-1].y + 1 if lines else 1
+        lines, at = [], []
+        for s, (text, fields) in enumerate(zip(self.texts, self.fields)):
+            of_text = list(lines_of(text, ((field[2], field[3], field) for field in fields), width))
+            at += [len(lines) + k + 0.4 * s for k in range(len(of_text))]
+            lines += of_text
+        bottom = at[-1] + 1 if at else 1
         columns = max([width, *(len(line.text) for line in lines)])
         ax = new_axes(self, ax, (0.07 * (columns + 2), 0.2 + 0.45 * bottom))
-        for line in lines:
+        for y, line in zip(at, lines):
             ends = [mark[1] for mark in line.marks[1:]] + [columns]
             for (field, begin, end, first), limit in zip(line.marks, ends):
-                self._draw(ax, field, begin, end, line.y)
+                self._draw(ax, field, begin, end, y)
                 if first:
                     name = _fitting(field, int(1.4 * (limit - begin)))
-                    ax.text(begin, line.y - 0.31, name, fontsize=5.5, va="bottom")
-            for column, word in _words(line.text):
-                ax.text(column, line.y, word, family="monospace", fontsize=8, va="center")
+                    ax.text(begin, y - 0.31, name, fontsize=5.5, va="bottom")
+            for column, word in words_of(line.text):
+                ax.text(column, y, word, family="monospace", fontsize=8, va="center")
         ax.set(xlim=(-1, columns + 1), ylim=(bottom - 0.4, -0.8))
         ax.axis("off")
         return self
 
     def _mark(self, text: str, field: tuple) -> str:
         color, border = self._style(field[0])
-        red, green, blue = _rgb(color)
+        shade = ",".join(map(str, (*rgb(color), f"{_opacity(field):.2f}")))
         return (
-            f'<mark style="{_MARK}background:rgba({red},{green},{blue},{_opacity(field):.2f});'
+            f'<mark style="color:inherit;{MARK}background:rgba({shade});'
             f'border-bottom:3px {border} {color}">{escape(text)} '
             f"<small><b>{escape(_caption(field))}</b></small></mark>"
         )
-
-    def _lines(self, s: int, width: int) -> Iterator[_Line]:
-        """Lines of a text with the columns of their fields; y counts lines over all texts."""
-        before = sum(len(_breaks(text, width)) + 0.4 for text in self.texts[:s])
-        for k, (first, last) in enumerate(_breaks(self.texts[s], width)):
-            marks = [
-                (
-                    field,
-                    max(field[2], first) - first,
-                    min(field[3], last) - first,
-                    field[2] >= first,
-                )
-                for field in self.fields[s]
-                if field[2] < last and field[3] > first
-            ]
-            yield _Line(before + k, self.texts[s][first:last], marks)
 
     def _draw(self, ax: Any, field: tuple, begin: int, end: int, y: float) -> None:
         from matplotlib.patches import Rectangle
@@ -192,19 +189,6 @@ class SpansDisplay:
     def _style(self, label: Any) -> tuple[str, str]:
         turn, k = divmod(self.labels.index(label), len(COLORS))
         return COLORS[k], BORDERS[turn % len(BORDERS)]
-
-
-class _Line(NamedTuple):
-    y: float
-    text: str
-    marks: list[tuple[tuple, int, int, bool]]  # field, columns, whether it begins here
-
-
-_ROW = "line-height:2.1;margin:0.3em 0;white-space:pre-wrap;"
-_MARK = (  # each part of a mark that is broken across lines has its own border
-    "color:inherit;padding:0.15em 0.25em;border-radius:0.25em;"
-    "-webkit-box-decoration-break:clone;box-decoration-break:clone;"
-)
 
 
 def _check_fields(s: int, text: str, fields: list[tuple]) -> None:
@@ -244,30 +228,3 @@ def _fitting(field: tuple, n: int) -> str:
 def _opacity(field: tuple) -> float:
     probability = 1.0 if field[4] is None else field[4]
     return FAINT + (STRONG - FAINT) * probability
-
-
-def _rgb(color: str) -> tuple[int, ...]:
-    return tuple(int(color[k : k + 2], 16) for k in (1, 3, 5))
-
-
-def _words(line: str) -> Iterator[tuple[int, str]]:
-    """Words of a line and their columns."""
-    at = 0
-    for word in line.split():
-        at = line.index(word, at)
-        yield at, word
-        at += len(word)
-
-
-def _breaks(text: str, width: int) -> list[tuple[int, int]]:
-    """Ranges of characters of the lines: broken at line ends and before words beyond the width."""
-    lines, at = [], 0
-    for line in text.splitlines(keepends=True):
-        first = at
-        for column, word in _words(line):
-            if at + column + len(word) - first > width and at + column > first:
-                lines.append((first, at + column))
-                first = at + column
-        lines.append((first, at + len(line)))
-        at += len(line)
-    return lines

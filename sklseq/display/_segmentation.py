@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -12,16 +12,22 @@ from sklearn.base import BaseEstimator
 from sklseq._lib.checks import check_number
 from sklseq.data.segment_labels import labels_to_segments, segments_to_labels
 from sklseq.data.types import LabelsLike, SequencesLike
-from sklseq.display._common import new_axes, tokens_of
+from sklseq.display._common import (
+    BORDERS,
+    COLORS,
+    HATCHES,
+    MARK,
+    ROW,
+    lines_of,
+    new_axes,
+    rgb,
+    tokens_of,
+    words_of,
+)
 from sklseq.metrics import span_precision_recall_fscore_support
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-# Okabe and Ito (2008): distinct with any colour vision. `_lighter` mixes them with white.
-COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#999999")
-# If there are more types than colours, borders (HTML) and hatching (plots) tell them apart.
-BORDERS, HATCHES = ("solid", "dashed", "dotted", "double"), ("", "///", "...", "xxx")
 
 Segments = list[tuple[int, int, str]]
 # Type or "", words, segment.
@@ -138,10 +144,10 @@ class SegmentationDisplay:
         rows = []
         for s, pieces in enumerate(self._pieces(self.segments)):
             right = None if self.true is None else set(self.true[s])
-            rows.append(f'<div style="{_ROW}">{self._html(pieces, right)}</div>')
+            rows.append(f'<div style="{ROW}{_FONT}">{self._html(pieces, right)}</div>')
             if self.true is not None and right != set(self.segments[s]):
                 true = self._html(next(self._pieces([self.true[s]], s)), None)
-                rows.append(f'<div style="{_ROW}{_TRUTH}"><small>true: </small>{true}</div>')
+                rows.append(f'<div style="{ROW}{_FONT}{_TRUTH}"><small>true: </small>{true}</div>')
         return "\n".join(rows)
 
     def plot(self, ax: Axes | None = None, *, width: int = 90) -> SegmentationDisplay:
@@ -160,7 +166,7 @@ class SegmentationDisplay:
         check_number("width", width, 1, whole=True)
         lines, at = [], []
         for s in range(len(self.tokens)):
-            of_sequence = self._lines(s, width)
+            of_sequence = list(lines_of(" ".join(self.tokens[s]), self._spans(s), width))
             # Sequences are separated by half a line.
             at += [len(lines) + k + 0.5 * s for k in range(len(of_sequence))]
             lines += of_sequence
@@ -169,8 +175,8 @@ class SegmentationDisplay:
         ax = new_axes(self, ax, size)
         for y, line in zip(at, lines):
             for mark in line.marks:
-                self._draw(ax, mark, y)
-            for column, word in line.words:
+                self._draw(ax, y, *mark)
+            for column, word in words_of(line.text):
                 ax.text(column, y, word, family="monospace", fontsize=8, va="center")
         ax.set(xlim=(-1, width + 1), ylim=(bottom - 0.3, -0.8))
         ax.axis("off")
@@ -276,87 +282,49 @@ class SegmentationDisplay:
             wrong = right is not None and segment not in right
             name = f"{escape(type_)}{' ✗' if wrong else ''}"
             out.append(
-                f'<mark style="{_MARK}background:{_lighter(color)};border-bottom:3px {border} '
-                f'{color}">{text} <small style="color:#444"><b>{name}</b></small></mark>'
+                f'<mark style="color:#111;{MARK}background:{_lighter(color)};'
+                f'border-bottom:3px {border} {color}">{text} '
+                f'<small style="color:#444"><b>{name}</b></small></mark>'
             )
         return " ".join(out)
 
-    def _lines(self, s: int, width: int) -> list[_Line]:
-        """Words and marks of a sequence, broken into lines."""
-        starts, column, row = [], 0, 0
-        for word in self.tokens[s]:
-            if column and column + len(word) > width:
-                column, row = 0, row + 1
-            starts.append((row, column))
-            column += len(word) + 1
-        lines = [_Line([], []) for _ in range(row + 1)]
-        for (row, column), word in zip(starts, self.tokens[s]):
-            lines[row].words.append((column, word))
-        for below, segments in enumerate(
-            [self.segments[s], *([self.true[s]] if self.true else [])]
-        ):
-            right = set(self.true[s]) if self.true and not below else None
-            for segment in segments:
-                wrong = right is not None and segment not in right
-                self._mark(lines, s, starts, segment, bool(below), wrong)
-        return lines
+    def _spans(self, s: int) -> Iterator[tuple[int, int, tuple[str, bool, bool]]]:
+        """Characters of the segments of a sequence; (type, whether it is true, whether wrong)."""
+        at = np.cumsum([0, *(len(word) + 1 for word in self.tokens[s])]).tolist()
+        true = [] if self.true is None else self.true[s]
+        for start, stop, type_ in self.segments[s]:
+            wrong = self.true is not None and (start, stop, type_) not in true
+            yield at[start], at[stop] - 1, (type_, False, wrong)
+        for start, stop, type_ in true:
+            yield at[start], at[stop] - 1, (type_, True, False)
 
-    def _mark(
-        self, lines: list[_Line], s: int, starts: list, segment: tuple, below: bool, wrong: bool
+    def _draw(
+        self, ax: Any, y: float, span: tuple[str, bool, bool], begin: int, end: int, first: bool
     ) -> None:
-        start, stop, type_ = segment
-        for row in range(starts[start][0], starts[stop - 1][0] + 1):
-            inside = [t for t in range(start, stop) if starts[t][0] == row]
-            begin, last = starts[inside[0]][1], inside[-1]
-            end = starts[last][1] + len(self.tokens[s][last])
-            name = type_ + " ✗" * wrong if inside[0] == start and not below else ""
-            lines[row].marks.append(_Mark(begin, end, type_, name, below, wrong))
-
-    def _draw(self, ax: Any, mark: _Mark, y: float) -> None:
         from matplotlib.patches import Rectangle
 
-        color, _, hatch = self._style(mark.type)
-        begin, length = mark.begin - 0.3, mark.end - mark.begin + 0.6
-        if mark.below:
-            ax.add_patch(Rectangle((begin, y + 0.30), length, 0.1, color=color, lw=0))
+        type_, below, wrong = span
+        color, _, hatch = self._style(type_)
+        corner, length = begin - 0.3, end - begin + 0.6
+        if below:
+            ax.add_patch(Rectangle((corner, y + 0.30), length, 0.1, color=color, lw=0))
             return
         ax.add_patch(
-            Rectangle((begin, y - 0.28), length, 0.56, facecolor=_lighter(color), hatch=hatch,
-                      edgecolor=color, lw=1.6 if mark.wrong else 0.6,
-                      linestyle="--" if mark.wrong else "-")
+            Rectangle((corner, y - 0.28), length, 0.56, facecolor=_lighter(color), hatch=hatch,
+                      edgecolor=color, lw=1.6 if wrong else 0.6,
+                      linestyle="--" if wrong else "-")
         )  # fmt: skip
-        shown = mark.name[: int(1.4 * length) + 1]
-        ax.text(mark.begin, y - 0.31, shown, fontsize=5.5, va="bottom", color="#222222")
+        name = (type_ + " ✗" * wrong)[: int(1.4 * length) + 1] if first else ""
+        ax.text(begin, y - 0.31, name, fontsize=5.5, va="bottom", color="#222222")
 
     def _style(self, type_: str) -> tuple[str, str, str]:
         turn, k = divmod(self.types.index(type_), len(COLORS))
         return COLORS[k], BORDERS[turn % len(BORDERS)], HATCHES[turn % len(HATCHES)]
 
 
-class _Mark(NamedTuple):
-    begin: int  # columns of letters
-    end: int
-    type: str
-    name: str
-    below: bool
-    wrong: bool
-
-
-class _Line(NamedTuple):
-    words: list[tuple[int, str]]
-    marks: list[_Mark]
-
-
-_ROW = "line-height:2.1;margin:0.3em 0;font-family:sans-serif;"
-_TRUTH = "opacity:0.9;margin-left:2em;"
-_MARK = (  # each part of a mark that is broken across lines has its own border
-    "color:#111;padding:0.15em 0.25em;border-radius:0.25em;"
-    "-webkit-box-decoration-break:clone;box-decoration-break:clone;"
-)
+_FONT, _TRUTH = "font-family:sans-serif;", "opacity:0.9;margin-left:2em;"
 
 
 def _lighter(color: str) -> str:
     """The colour mixed with 60 % white, so that black letters are readable."""
-    return "#" + "".join(
-        f"{int(255 - 0.4 * (255 - int(color[k : k + 2], 16))):02x}" for k in (1, 3, 5)
-    )
+    return "#" + "".join(f"{int(255 - 0.4 * (255 - part)):02x}" for part in rgb(color))
