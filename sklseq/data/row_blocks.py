@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from sklseq._lib.checks import check_names, check_number, is_number
-from sklseq.data.sequences import check_entries, first_not_finite
+from sklseq.data.sequences import as_csr, check_entries, first_not_finite
 from sklseq.data.store import CORRUPT, read_npy_header
 from sklseq.data.table_cache import cache_table, write_blocks
 from sklseq.data.table_files import SUFFIXES, TableColumn, TableRows, is_table_file, table_names
@@ -98,7 +98,7 @@ class RowBlocks:
             self.path = os.path.abspath(source)
             self.source = _open(self.path)
         elif sparse.issparse(source):
-            self.source = source.tocsr()
+            self.source = as_csr(source)
         elif isinstance(source, (Mapping, set)) or not (
             callable(source) or hasattr(source, "__iter__")
         ):
@@ -494,7 +494,7 @@ def _as_csr(block: Any, k: int, first: int, where: str) -> Any:
     # SciPy uses indices without a check where it converts, cuts or joins matrices.
     try:
         whole = block.format == "csr" or not _is_damaged(block)
-        csr = block.tocsr() if whole else None
+        csr = as_csr(block) if whole else None
     except ValueError:  # from SciPy's own, incomplete checks
         csr = None
     if csr is None:

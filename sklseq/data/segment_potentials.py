@@ -16,6 +16,7 @@ from scipy import sparse
 
 from sklseq.data.samples import Samples
 from sklseq.data.sequences import (
+    as_csr,
     as_integers,
     as_sequences,
     check_offsets,
@@ -389,14 +390,14 @@ def _name(offsets: np.ndarray, p: int) -> str:
 
 
 def _feature_rows(rows: Any):
-    rows = rows.tocsr() if sparse.issparse(rows) else np.asarray(rows)
+    rows = rows if sparse.issparse(rows) else np.asarray(rows)
     if rows.ndim != 2:
         raise ValueError(f"rows must be 2-D (n_rows, n_features); got {rows.ndim}-D.")
     if rows.dtype.kind not in "biuf":
         raise ValueError(f"rows must hold numbers; got dtype {rows.dtype}.")
     if rows.dtype not in (np.float32, np.float64):
         rows = rows.astype(np.float64)
-    return rows if sparse.issparse(rows) else sparse.csr_array(rows)
+    return as_csr(rows if sparse.issparse(rows) else sparse.csr_array(rows))
 
 
 def _stack(rows: list, counts: list):

@@ -10,6 +10,7 @@ import numbers
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from copy import copy
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -36,6 +37,26 @@ def is_sparse(x: Any) -> bool:
     return issparse is not None and issparse(x)
 
 
+def as_csr(rows: Rows) -> Rows:
+    """Sparse rows as CSR whose column numbers and row starts have one type, int32 where they fit.
+
+    SciPy makes int64 of default integers, and narrows one or both arrays in some of its functions
+    and not in others; compiled kernels need one type. Arrays that have it are shared.
+    """
+    rows = rows.tocsr()
+    parts = rows.indptr, rows.indices
+    if all(part.dtype == np.int32 for part in parts):
+        return rows
+    limits = np.iinfo(np.int32)
+    fit = all(limits.min <= p.min(initial=0) <= p.max(initial=0) <= limits.max for p in parts)
+    kind = np.int32 if fit else np.int64
+    if all(part.dtype == kind for part in parts):
+        return rows
+    narrow = copy(rows)
+    narrow.indptr, narrow.indices = (part.astype(kind, copy=False) for part in parts)
+    return narrow
+
+
 class Sequences(Samples[Rows]):
     """Packed sequences: the rows of all sequences in one matrix, cut by ``offsets``.
 
@@ -47,7 +68,8 @@ class Sequences(Samples[Rows]):
     Parameters
     ----------
     rows : ndarray of shape (n_rows, n_features) or CSR matrix or array
-        Feature rows of all sequences, one after the other. Not copied.
+        Feature rows of all sequences, one after the other. Not copied, except column numbers and
+        row starts of int64, which become int32 where they fit.
     offsets : array-like of shape (n_sequences + 1,)
         Non-decreasing row numbers, from 0 to ``n_rows``.
     roles : array-like of shape (n_features,), optional
@@ -83,7 +105,7 @@ class Sequences(Samples[Rows]):
 
     def __init__(self, rows: Rows, offsets: ArrayLike, roles: ArrayLike | None = None):
         if is_sparse(rows):
-            rows = rows if rows.format == "csr" else rows.tocsr()
+            rows = as_csr(rows)
         else:
             rows = np.asanyarray(rows)
         if rows.ndim != 2:
@@ -103,7 +125,8 @@ class Sequences(Samples[Rows]):
         if any(is_sparse(m) for m in matrices):
             from scipy import sparse
 
-            return cls(sparse.vstack(matrices, format="csr"), offsets)
+            parts = [as_csr(m) if is_sparse(m) else m for m in matrices]
+            return cls(sparse.vstack(parts, format="csr"), offsets)
         return cls(matrices[0] if len(matrices) == 1 else np.concatenate(matrices), offsets)
 
     @property
@@ -515,7 +538,7 @@ def pack(form: str, sequences: Any, *, finite: bool = True) -> Sequences:
 def _join(matrices: list, form: str) -> Sequences:
     if form == "empty":
         return Sequences(np.zeros((0, 0)), np.zeros(len(matrices) + 1, dtype=np.int64))
-    matrices = [m.tocsr() if is_sparse(m) else _as_array(m, s) for s, m in enumerate(matrices)]
+    matrices = [as_csr(m) if is_sparse(m) else _as_array(m, s) for s, m in enumerate(matrices)]
     known = [m for m in matrices if m.ndim == 2]
     width = known[0].shape[1]
     for s, m in enumerate(matrices):
