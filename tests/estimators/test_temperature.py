@@ -6,6 +6,7 @@ from sklearn.model_selection import KFold
 
 from sklseq import SemiCRFSegmenter, labels_to_segments
 from sklseq.datasets import make_citations
+from sklseq.estimators.semicrf import temperature
 from sklseq.features import SegmentFeatures, TokenFeatures
 
 WEIGHTS = "coef_", "transition_", "start_", "end_"
@@ -20,9 +21,9 @@ def data():
     return potentials[:30], y[:30], potentials[30:], y[30:]
 
 
-def scaled(model, temperature):
+def scaled(model, divisor):
     for name in WEIGHTS:
-        setattr(model, name, getattr(model, name) / temperature)
+        setattr(model, name, getattr(model, name) / divisor)
     return model
 
 
@@ -52,12 +53,12 @@ def test_weights_are_divided_by_the_temperature_of_least_log_loss(data, loss):
         )
     assert list(model.predict(X)) == list(plain.predict(X))
 
-    def log_loss(temperature):
+    def log_loss(divisor):
         parts = []
         for train, test in KFold(3, shuffle=True, random_state=0).split(y):
             part = SemiCRFSegmenter(l2=1.0, loss=loss)
             part.fit(X[train], [y[s] for s in train], weights[train])
-            scaled(part, temperature)
+            scaled(part, divisor)
             for s in test:
                 proba, right = told(part, X[[s]], [y[s]])
                 parts.append([proba, right, np.full(len(proba), weights[s])])
@@ -71,6 +72,31 @@ def test_weights_are_divided_by_the_temperature_of_least_log_loss(data, loss):
     assert least < log_loss(0.95 * T)
     assert least < log_loss(1.05 * T)
     assert least < log_loss(1)
+
+
+def test_folds_with_all_labels_start_from_the_weights_of_all_sequences(data, monkeypatch):
+    X, y, _, _ = data
+    models, losses = {}, temperature.HeldOut.losses
+
+    def watched(part, *args):
+        models[id(part.model)] = part.model
+        return losses(part, *args)
+
+    monkeypatch.setattr(temperature.HeldOut, "losses", watched)
+    model = SemiCRFSegmenter(calibrate=2).fit(X, y)
+    plain = SemiCRFSegmenter().fit(X, y)
+    squares = sum((getattr(plain, name) ** 2).sum() for name in WEIGHTS)
+    folds, warm = KFold(2, shuffle=True, random_state=0).split(y), 0
+    for (train, _), part in zip(folds, models.values(), strict=True):
+        log_p = plain.predict_log_proba_sequence(X[train], [y[s] for s in train])
+        start = model.l2 * squares - log_p.sum()
+        if len(part.classes_) == len(model.classes_):
+            # Without the penalty of columns that the fold does not have.
+            assert 0.9 * start < part.loss_curve_[0] <= start
+            warm += 1
+        else:  # weights of all labels do not fit: from zero
+            assert part.loss_curve_[0] > 10 * start
+    assert warm == 1
 
 
 def test_probabilities_of_new_sequences_are_calibrated(data):

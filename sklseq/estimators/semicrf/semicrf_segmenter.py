@@ -182,8 +182,10 @@ class SemiCRFSegmenter(
     calibrate : int or None, default=None
         Number of folds for the calibration of probabilities: weights are divided by the temperature
         that minimises the log loss of the segments predicted for left-out folds (Guo et al. 2017).
-        This changes no prediction and needs one more fit for each fold. Not for the hinge loss.
-        Sequences are shuffled into folds in an order that does not depend on ``random_state``.
+        This changes no prediction. The fit of a fold starts from the weights of all sequences, so
+        that two folds take about as long again as ``fit`` alone, and five about twice as long. Not
+        for the hinge loss. Sequences are shuffled into folds in an order that does not depend on
+        ``random_state``.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one. Not for the hinge loss.
     n_jobs : int or None, default=None
@@ -342,13 +344,14 @@ class SemiCRFSegmenter(
             potentials.rows, source.weights, 2 * self.l2, f"l2={self.l2}", potentials.n_potentials
         )
         problem = SegmentProblem(self, source)
-        temperature = 1.0
-        if self.calibrate is not None:
-            from sklseq.estimators.semicrf.temperature import fit_temperature
+        if self.calibrate is None:
+            return self._set(problem, problem.solve(), 1.0)
+        from sklseq.estimators.semicrf.temperature import fit_temperature
 
-            self._check_folds(len(source.potentials))
-            temperature = fit_temperature(self, source)
-        return self._set(problem, problem.solve(), temperature)
+        self._check_folds(len(source.potentials))
+        result = problem.solve()
+        temperature = fit_temperature(self, source, problem.attributes(result.w))
+        return self._set(problem, result, temperature)
 
     def _set(self, problem, result, temperature: float) -> SemiCRFSegmenter:
         self._warn(result, problem.classes)

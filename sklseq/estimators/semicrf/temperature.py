@@ -39,7 +39,7 @@ class HeldOut(NamedTuple):
         return -float(self.weights @ (target * np.log(p) + (1 - target) * np.log1p(-p)))
 
 
-def fit_temperature(segmenter: Any, source: SegmentSource) -> float:
+def fit_temperature(segmenter: Any, source: SegmentSource, fitted: dict) -> float:
     """Return the T that minimises the log loss of the probabilities of held-out segments.
 
     A model of each training fold predicts the sequences left out. With p_k(T) the probability of
@@ -47,10 +47,12 @@ def fit_temperature(segmenter: Any, source: SegmentSource) -> float:
     right, 1 / (n₋ + 2) if it is wrong (n₊ right and n₋ wrong ones; Platt 1999),
 
         T = argmin -Σ_k t_k log p_k(T) + (1 - t_k) log(1 - p_k(T)).
+
+    The models start from ``fitted``, the attributes of the model of all sequences.
     """
     y = _segments_by_sequence(source)
     folds = KFold(segmenter.calibrate, shuffle=True, random_state=0)
-    parts = [_held_out(segmenter, source, y, *fold) for fold in folds.split(y)]
+    parts = [_held_out(segmenter, source, fitted, y, *fold) for fold in folds.split(y)]
     right = np.concatenate([part.right for part in parts])
     n_right = int(right.sum())
     smoothed = 1 - 1 / (n_right + 2), 1 / (len(right) - n_right + 2)
@@ -68,13 +70,16 @@ def _segments_by_sequence(source: SegmentSource) -> list:
     return [rows[a:b] for a, b in zip(cuts[:-1], cuts[1:])]
 
 
-def _held_out(segmenter: Any, source: SegmentSource, y: list, train, test) -> HeldOut:
+def _held_out(segmenter: Any, source: SegmentSource, fitted: dict, y: list, train, test) -> HeldOut:
     X, weights = source.given, source.weights
     columns = source.transition_columns(segmenter.transition_features)  # numbers: X has no names
     model = clone(segmenter)
-    model.set_params(calibrate=None, verbose=0, transition_features=columns)
+    model.set_params(calibrate=None, verbose=0, transition_features=columns, warm_start=False)
+    seen = np.isin(source.classes, [label for s in train for _, _, label in y[s]])
+    if seen.all():
+        vars(model).update(fitted, vectorizer_=None)  # rows are numbers by now
+        model.set_params(warm_start=True)
     if segmenter.constraints is not None:
-        seen = np.isin(source.classes, [label for s in train for _, _, label in y[s]])
         pairs = constraints_of_part(list(segmenter.constraints), source.classes, seen)
         model.set_params(constraints=pairs)
     model.fit(X[train], [y[s] for s in train], weights[train])
