@@ -336,7 +336,7 @@ def searches(quick):
     }  # fmt: skip
     l2s, passes = {"l2": [0.0003, 0.001, 0.003, 0.01, 0.03, 0.1]}, {"max_iter": [3, 10, 30]}
     Cs, wide = {"C": [0.03, 0.1, 0.3, 1.0, 3.0]}, {"C": [0.3, 1.0, 3.0, 10.0, 30.0]}
-    more = {"max_iter": [30, 100, 300]}
+    more = {"max_iter": [10, 30, 100, 300, 1000, 3000]}
     if quick:
         l2s, Cs, wide, passes = {"l2": [0.01]}, {"C": [0.1]}, {"C": [3.0]}, {"max_iter": [3]}
         more = passes

@@ -18,6 +18,10 @@ ACCURACY = 0.1
 # Passes over known paths stop when the gap among them is this fraction of the whole gap: then
 # only new paths reduce it.
 KNOWN_PATHS_GAP = 0.1
+# If sequences are divided into pieces: at most PASSES passes are made over the same pieces, fewer
+# if their gap has fallen to REST of the whole; the first are cut to SHORT free rows, those of each
+# later round to twice as many.
+PASSES, REST, SHORT = 4, 0.3, 8
 # Passes without separating weights before the first proof of inseparability is tried; the number
 # doubles after each attempt.
 PATIENCE = 8
@@ -30,13 +34,14 @@ class GapMonitor:
         self.objective, self.tol = objective, tol
         self.history: list[tuple] = []
         self.primal, self.converged, self.next_proof = np.inf, False, PATIENCE
+        self.gap = np.inf
 
     def measure(self, k: int) -> None:
         """Evaluate primal and dual after pass k."""
         self.primal, dual = self.objective.certificate()
-        gap = self.primal - dual
-        self.history.append((k, self.primal, dual, gap))
-        self.converged = bool(np.isfinite(self.primal) and gap <= self.tol * self.primal)
+        self.gap = self.primal - dual
+        self.history.append((k, self.primal, dual, self.gap))
+        self.converged = bool(np.isfinite(self.primal) and self.gap <= self.tol * self.primal)
 
     def is_inseparable(self, k: int) -> bool:
         """Whether it is proved after pass k that no weights meet a hard margin."""
@@ -76,9 +81,14 @@ def bcfw(
     converges linearly. With one step per update and a start at the true paths, it is Algorithm 4 of
     Lacoste-Julien et al.
 
+    If slacks add up over pieces of sequences, the blocks are pieces around the rows that some path
+    gets wrong, chosen anew when the gap is measured: other rows cost nothing between, and a step
+    need not fit all errors of a sequence.
+
     Parameters
     ----------
-    objective : object with blocks, optimize, revisit, certificate, inseparable, find_contradiction
+    objective : object with blocks, optimize, revisit, certificate, inseparable, \
+            find_contradiction, can_divide; if that is true, divide and unite
     rng : Generator or RandomState
         Shuffles the sequences.
     tol : float
@@ -112,18 +122,25 @@ def bcfw(
     A. Osokin, J.-B. Alayrac, I. Lukasewitz, P. Dokania, S. Lacoste-Julien (2016), "Minding the
     gaps for block Frank-Wolfe optimization of structured SVMs", ICML, §3 (pairwise steps, gaps).
     """
-    monitor, blocks, measured = GapMonitor(objective, tol), objective.blocks, 0
-    gaps = np.full(int(blocks.max(initial=-1)) + 1, np.inf)
+    monitor, measured, divides = GapMonitor(objective, tol), 0, objective.can_divide
+    gaps, due, n_rounds = _no_gaps(objective), divides, 0
+    if divides:
+        objective.certificate()  # finds the rows that paths get wrong
     for k in range(1, max_iter + 1):
-        full = k % FULL_EVERY == 1 or k == max_iter
-        order = rng.permutation(_chosen(blocks, gaps, full))
+        full = due if divides else k % FULL_EVERY == 1 or k == max_iter
+        if divides and due:
+            objective.divide(SHORT << min(n_rounds, 20), k)
+            gaps, n_rounds = _no_gaps(objective), n_rounds + 1
+        order = rng.permutation(_chosen(objective.blocks, gaps, full))
         objective.optimize(order, gaps, n_steps, ACCURACY, n_searches)
         if n_revisits:
             _revisit(objective, gaps, rng, n_steps, n_revisits)
         # The estimate from the updates is free. The gap itself is measured if it may be within
         # tol, and at growing intervals for the history.
-        promising = gaps[blocks].sum() <= 1.5 * tol * monitor.primal
-        due = promising or k >= 2 * measured or k == max_iter
+        left = gaps[objective.blocks].sum()
+        is_old = k >= measured + PASSES or left <= REST * monitor.gap
+        due = is_old if divides else k >= 2 * measured
+        due = due or left <= 1.5 * tol * monitor.primal or k == max_iter
         if due and not len(objective.inseparable):
             measured = k
             monitor.measure(k)
@@ -133,12 +150,18 @@ def bcfw(
         if stops and not due:
             monitor.measure(k)
         if stops or monitor.converged:
-            return monitor.result(k, "stopped by the callback")
-    return monitor.result(k)
+            break
+    if divides:
+        objective.unite()
+    return monitor.result(k, "stopped by the callback" if stops else "max_iter reached")
+
+
+def _no_gaps(objective: Any) -> np.ndarray:
+    return np.full(int(objective.blocks.max(initial=-1)) + 1, np.inf)
 
 
 def _revisit(objective: Any, gaps: np.ndarray, rng: Any, n_steps: int, n_revisits: int) -> None:
-    blocks, known = objective.blocks, np.full(len(gaps), np.inf)
+    blocks, known = objective.blocks, _no_gaps(objective)
     for k in range(n_revisits):
         if len(objective.inseparable):
             return

@@ -135,8 +135,10 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         Transitions that may occur, in training and in every answer, as in :class:`CRFTagger`.
     solver : {"auto", "bcfw", "working_set", "smoothing", "perceptron"}, default="auto"
         "bcfw": block-coordinate Frank–Wolfe, on w for the linear kernel and on the dual for
-        others. "working_set": the paper's Algorithm 2, which solves the problem of one sequence
-        after the other, with one new path an update where the paper stays until none is left.
+        others; with the linear kernel, slack "l1" and a loss that adds up over rows, the blocks
+        are the pieces of sequences that some path gets wrong.
+        "working_set": the paper's Algorithm 2, which solves the problem of one sequence after
+        the other, with one new path an update where the paper stays until none is left.
         "perceptron": the paper's Algorithm 1 (there without the average); a wrong path that ties
         with the truth is a mistake; has no margin, so no ``C``, ``loss`` or ``slack``; ends early
         on separable data, with weights that make no mistake. "smoothing": L-BFGS on a softened

@@ -52,9 +52,11 @@ WITHOUT_DUAL = ("perceptron", "smoothing")  # solvers without α of labelings
 # Effort of "bcfw" on each sequence, and on all sequences between two passes. With the linear kernel
 # most time goes into reading the scores of a sequence: several searches pay, and so do further
 # steps on known paths, which are wrong in few rows. With other kernels most time goes into the
-# update of the scores of all rows, so more steps are made for each update.
+# update of the scores of all rows, so more steps are made for each update. Pieces of sequences have
+# few paths, so revisits pay more.
 EFFORT = {
     "linear": {"n_steps": 3, "n_searches": 3, "n_revisits": 4},
+    "pieces": {"n_steps": 3, "n_searches": 2, "n_revisits": 8},
     "other": {"n_steps": 20, "n_searches": 1, "n_revisits": 0},
 }
 
@@ -230,7 +232,8 @@ class MarginProblem:
         if solver == "perceptron":
             result, self.mistakes = perceptron(objective, **options)
         elif solver == "bcfw":
-            effort = EFFORT["linear" if tagger.kernel == "linear" else "other"]
+            linear = "pieces" if objective.can_divide else "linear"
+            effort = EFFORT[linear if tagger.kernel == "linear" else "other"]
             result = bcfw(objective, tol=float(tagger.tol), **effort, **options)
         else:
             result = working_set(objective, tol=float(tagger.tol), **options)

@@ -84,19 +84,19 @@ def own_places(lengths, n_own):
 
 
 def own_grams(const long long[::1] indptr, const int[::1] local, const double[::1] data,
-              const long long[::1] offsets, const long long[::1] start, Py_ssize_t n_columns,
-              double[::1] out):
-    """out[start[s] + t T + u] = inner product of rows t and u of sequence s, if start[s] >= 0."""
+              const long long[::1] first, const long long[::1] stop,
+              const long long[::1] start, Py_ssize_t n_columns, double[::1] out):
+    """out[start[s] + t T + u] = inner product of rows t and u of block s, if start[s] >= 0."""
     cdef double[::1] dense = np.zeros(max(n_columns, 1))
     cdef Py_ssize_t s, r, T, t, u, p
     cdef double total
     cdef bint ones = data.shape[0] == 0
     with nogil:
-        for s in range(offsets.shape[0] - 1):
+        for s in range(first.shape[0]):
             if start[s] < 0:
                 continue
-            r = offsets[s]
-            T = offsets[s + 1] - r
+            r = first[s]
+            T = stop[s] - r
             for t in range(T):
                 for p in range(indptr[r + t], indptr[r + t + 1]):
                     dense[local[p]] += 1 if ones else data[p]
@@ -131,8 +131,6 @@ cdef class HingeBlocks:
         For other kernels, coefficients of rows.
     S : ndarray of shape (width, n_rows) or (width, 0)
         gram @ coef, transposed.
-    keeps : bool
-        Whether paths whose alpha becomes 0 stay in the working sets.
     v : ndarray of shape (n_triples,)
         Scores of transition features.
     late_* :
@@ -145,12 +143,13 @@ cdef class HingeBlocks:
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t unbounded         # a sequence whose dual has no maximum, or -1
     cdef public int averaging                  # 0: no, 1: all iterates alike, 2: later ones more
-    cdef public bint keeps
     cdef Py_ssize_t L, width, n_rows
     cdef int slack
+    cdef object n_own, bound
     cdef double loss_offset, scale2, boundary2
     cdef bint linear
-    cdef const long long[::1] offsets
+    cdef const long long[::1] first, stop      # rows of each block
+    cdef const unsigned char[:, ::1] held      # whether first and last keep their true labels
     cdef const short[::1] y
     cdef const double[:, ::1] cost             # (L, width) by true label
     cdef const double[::1] C
@@ -186,37 +185,29 @@ cdef class HingeBlocks:
     cdef int[::1] differing, at_hand           # rows of the sequence; those with psi up to date
     cdef Py_ssize_t n_at_hand
 
-    def __init__(self, problem, cost, score, start, end, n_own, HingeBlocks shared=None):
+    def __init__(self, problem, cost, score, start, end, n_own):
         """problem: the StructuredHinge; cost, score, start and end: padded to ``width``.
 
-        At most ``n_own`` inner products of rows of the same sequence are kept. Working sets are
-        those of ``shared``, if given: then both may update different sequences at the same time.
+        At most ``n_own`` inner products of rows of the same block are kept.
         """
         zeros, averaging = np.zeros, problem.averaging
-        self.offsets, self.y = problem.offsets, problem.y.astype(np.int16)
+        self.y, self.n_own = problem.y.astype(np.int16), n_own
         cdef Py_ssize_t n = len(problem.offsets) - 1, n_rows = self.y.shape[0]
         longest = int(np.diff(problem.offsets).max(initial=1))
         self.L, self.width, self.n_rows = len(cost), cost.shape[1], n_rows
-        self.C = np.ascontiguousarray(problem.C, np.float64)
         self.cost, self.loss_offset = cost, problem.loss.offset
         self.slack, self.averaging = SLACKS.index(problem.slack), averaging
         self.scale2, self.boundary2 = problem.scale**2, problem.boundary**2
-        self.count, self.unbounded, self.keeps = 0, -1, False
-        sets = {} if shared is None else shared.arrays
+        self.count, self.unbounded = 0, -1
         self.arrays = a = {
             "score": score, "score_t": np.ascontiguousarray(score.T), "start": start, "end": end,
             "late_sums": zeros((2, n)),
             "late_score": zeros(score.shape), "late_start": zeros(self.width),
-            "late_end": zeros(self.width),
-            "size": sets["size"] if sets else zeros(n, np.int32),
-            "paths": sets["paths"] if sets else zeros((N_SLOTS, n_rows), np.int16),
-            "alpha": sets["alpha"] if sets else zeros((N_SLOTS, n)),
-            "loss": sets["loss"] if sets else zeros((N_SLOTS, n)),
+            "late_end": zeros(self.width), "paths": zeros((N_SLOTS, n_rows), np.int16),
         }
-        self._bind_slots()
         self.score, self.score_t, self.start, self.end = score, a["score_t"], start, end
         self.late_score, self.late_start = a["late_score"], a["late_start"]
-        self.late_end, self.late_sums, self.size = a["late_end"], a["late_sums"], a["size"]
+        self.late_end, self.late_sums = a["late_end"], a["late_sums"]
         self.psi, self.delta, self.change = zeros((3, longest, self.width))
         self.pair_change, self.truth = zeros((self.width, self.width)), zeros(longest)
         self.found = zeros(longest, np.int16)
@@ -227,12 +218,31 @@ cdef class HingeBlocks:
         if self.linked:
             self._bind_features(problem.features)
         if self.linear:
-            self._bind_rows(problem.source, n_own, shared)
+            self._bind_rows(problem.source, problem.offsets)
             return
         a["coef"], a["S"] = zeros((n_rows, self.width)), zeros((self.width, n_rows))
         a["late_coef"] = zeros((n_rows if averaging else 0, self.width))
         self.coef, self.late_coef = a["coef"], a["late_coef"]
         self.bind_gram(problem.gram, a["S"], problem.offsets[:-1])
+
+    def bind_blocks(self, blocks, C):
+        """Go on with other ``Blocks``, without paths."""
+        n = len(blocks.first)
+        self.first, self.stop, self.held, self.C = blocks.first, blocks.stop, blocks.held, C
+        self.bound = blocks
+        a, slots = self.arrays, len(self.arrays["paths"])
+        a["size"] = np.zeros(n, np.int32)
+        a["alpha"], a["loss"] = np.zeros((2, slots, n))
+        self.size = a["size"]
+        self._bind_slots()
+        if not self.linear:
+            return
+        self.own_start, n_own = own_places(blocks.stop - blocks.first, self.n_own)
+        own = np.empty(n_own)
+        most = self.local_change.shape[0]
+        own_grams(self.indptr, self.local, self.data, self.first, self.stop, self.own_start, most,
+                  own)
+        self.own = own
 
     def bind_gram(self, gram, S, place):
         """Go on with sequences whose rows are ``place[s]``, ... of ``gram`` and of scores ``S``."""
@@ -243,20 +253,12 @@ cdef class HingeBlocks:
         self.paths, self.alpha, self.loss = a["paths"], a["alpha"], a["loss"]
         self.g = np.zeros(len(a["paths"]) + 1)
 
-    def _bind_rows(self, rows, n_own, HingeBlocks shared):
+    def _bind_rows(self, rows, offsets):
         indptr, indices, data, order = rows
         n_features = len(order)
         self.indptr, self.indices, self.data = indptr, indices, data
-        if shared is None:
-            local, most = local_columns(indptr, indices, self.offsets, n_features)
-            self.own_start, n_own = own_places(np.diff(self.offsets), n_own)
-            own = np.empty(n_own)
-            own_grams(indptr, local, data, self.offsets, self.own_start, most, own)
-            self.local, self.own = local, own
-        else:
-            self.local, self.own, self.own_start = shared.local, shared.own, shared.own_start
-            most = shared.local_change.shape[0]
-        self.local_change = np.zeros((max(most, 1), self.width))
+        local, most = local_columns(indptr, indices, offsets, n_features)
+        self.local, self.local_change = local, np.zeros((max(most, 1), self.width))
         a = self.arrays
         a["W"] = np.zeros((n_features, self.width))
         a["late_W"] = np.zeros((n_features if self.averaging else 0, self.width))
@@ -278,18 +280,6 @@ cdef class HingeBlocks:
             self.arrays[name] = np.concatenate([old, np.zeros_like(old)])
         self._bind_slots()
 
-    def share(self, HingeBlocks other):
-        """Take the working sets of ``other``, after it has grown."""
-        for name in ("paths", "alpha", "loss"):
-            self.arrays[name] = other.arrays[name]
-        self._bind_slots()
-
-    def drop(self, const long long[::1] order):
-        """Remove paths whose alpha is 0 from these sequences."""
-        cdef Py_ssize_t k
-        for k in range(order.shape[0]):
-            self.drop_inactive(order[k])
-
     # -------------------------------------------------------------- scores
 
     cdef const double* own_gram(self, Py_ssize_t s, Py_ssize_t* stride) noexcept nogil:
@@ -297,22 +287,22 @@ cdef class HingeBlocks:
         if not self.linear:
             stride[0] = self.gram.shape[0]
             return &self.gram[self.place[s], self.place[s]]
-        stride[0] = self.offsets[s + 1] - self.offsets[s]
+        stride[0] = self.stop[s] - self.first[s]
         return &self.own[self.own_start[s]] if self.own_start[s] >= 0 else NULL
 
     cdef void read_scores(self, Py_ssize_t s) noexcept nogil:
         # psi[t, j] = F's part of label j at row t
         cdef Py_ssize_t t
-        self.n_at_hand = self.offsets[s + 1] - self.offsets[s]
+        self.n_at_hand = self.stop[s] - self.first[s]
         for t in range(self.n_at_hand):
             self.at_hand[t] = <int> t
         self.read_rows(s)
 
     cdef void read_disputed(self, Py_ssize_t s) noexcept nogil:
         # The same of rows in which a path of the working set is wrong: `violations` needs no others
-        cdef Py_ssize_t r = self.offsets[s], t, k
+        cdef Py_ssize_t r = self.first[s], t, k
         self.n_at_hand = 0
-        for t in range(self.offsets[s + 1] - r):
+        for t in range(self.stop[s] - r):
             for k in range(self.size[s]):
                 if self.paths[k, r + t] != self.y[r + t]:
                     self.at_hand[self.n_at_hand] = <int> t
@@ -321,7 +311,7 @@ cdef class HingeBlocks:
         self.read_rows(s)
 
     cdef void read_rows(self, Py_ssize_t s) noexcept nogil:
-        cdef Py_ssize_t r = self.offsets[s], t, j, k, p, stop, ahead = 0
+        cdef Py_ssize_t r = self.first[s], t, j, k, p, stop, ahead = 0
         if not self.linear:
             for j in range(self.L):
                 for k in range(self.n_at_hand):
@@ -403,7 +393,7 @@ cdef class HingeBlocks:
         #                                                [j != y_t] (f_{t-1} + psi(y_{t-1}, j))),
         # delta being of prefixes that have left the truth, and f_t the score of its prefix.
         # Returns g of `found`, -inf if the truth is the only path.
-        cdef Py_ssize_t r = self.offsets[s], T = self.offsets[s + 1] - r, t, i, j, W = self.width
+        cdef Py_ssize_t r = self.first[s], T = self.stop[s] - r, t, i, j, W = self.width
         cdef const short* y = &self.y[r]
         cdef double best, v
         cdef double* row
@@ -412,6 +402,9 @@ cdef class HingeBlocks:
             self.delta[0, j] = (self.psi[0, j] + self.cost[y[0], j] + self.start[j]
                                 if j < self.L else -INFINITY)
         self.delta[0, y[0]] = -INFINITY
+        if self.held[0, s]:
+            for j in range(W):
+                self.delta[0, j] = -INFINITY
         self.truth[0] = self.psi[0, y[0]] + self.start[y[0]]
         for t in range(1, T):
             row, before = &self.delta[t, 0], &self.delta[t - 1, 0]
@@ -432,7 +425,7 @@ cdef class HingeBlocks:
         j = 0
         for i in range(self.L):
             v = self.delta[T - 1, i] + self.end[i]
-            if v > best:
+            if v > best and (not self.held[1, s] or i == y[T - 1]):
                 best = v
                 j = i
         if best == -INFINITY:
@@ -463,15 +456,15 @@ cdef class HingeBlocks:
         self.found[0] = <short> j
 
     cdef double path_loss(self, Py_ssize_t s, const short* p) noexcept nogil:
-        cdef Py_ssize_t r = self.offsets[s], t
+        cdef Py_ssize_t r = self.first[s], t
         cdef double total = self.loss_offset
-        for t in range(self.offsets[s + 1] - r):
+        for t in range(self.stop[s] - r):
             total += self.cost[self.y[r + t], p[t]]
         return total
 
     cdef double advantage(self, Py_ssize_t s, const short* p) noexcept nogil:
         # F(p) - F(y_s)
-        cdef Py_ssize_t r = self.offsets[s], T = self.offsets[s + 1] - r, t
+        cdef Py_ssize_t r = self.first[s], T = self.stop[s] - r, t
         cdef const short* y = &self.y[r]
         cdef double total = 0
         if p[0] != y[0]:
@@ -495,7 +488,7 @@ cdef class HingeBlocks:
         self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n
     ) noexcept nogil:
         # ||phi(a) - phi(b)||^2
-        cdef Py_ssize_t r = self.offsets[s], T = self.offsets[s + 1] - r, k, stride
+        cdef Py_ssize_t r = self.first[s], T = self.stop[s] - r, k, stride
         cdef const double* gram = self.own_gram(s, &stride)
         cdef double total
         if gram == NULL:
@@ -552,7 +545,7 @@ cdef class HingeBlocks:
         self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n, double step
     ) noexcept nogil:
         # w += step * (phi(a) - phi(b)), and psi of the rows at hand; of states, as `change` only
-        cdef Py_ssize_t T = self.offsets[s + 1] - self.offsets[s], k, m, t, u, stride
+        cdef Py_ssize_t T = self.stop[s] - self.first[s], k, m, t, u, stride
         cdef const double* gram = self.own_gram(s, &stride)
         cdef double x
         for k in range(n):
@@ -567,7 +560,7 @@ cdef class HingeBlocks:
                 self.psi[u, a[t]] += x
                 self.psi[u, b[t]] -= x
         self.move_pairs(a, b, T, self.scale2 * step)
-        self.move_links(self.offsets[s], a, b, T, self.scale2 * step)
+        self.move_links(self.first[s], a, b, T, self.scale2 * step)
         self.move_ends(self.start, self.late_start, a[0], b[0], self.boundary2 * step)
         self.move_ends(self.end, self.late_end, a[T - 1], b[T - 1], self.boundary2 * step)
         if gram == NULL:
@@ -576,9 +569,9 @@ cdef class HingeBlocks:
 
     cdef void spread_changes(self, Py_ssize_t s) noexcept nogil:
         # `change` to W, or to coef and the scores of all rows
-        cdef Py_ssize_t r = self.offsets[s], t, j
+        cdef Py_ssize_t r = self.first[s], t, j
         cdef double x
-        for t in range(self.offsets[s + 1] - r):
+        for t in range(self.stop[s] - r):
             for j in range(self.L):
                 x = self.change[t, j]
                 if x == 0:
@@ -678,7 +671,7 @@ cdef class HingeBlocks:
     cdef void violations(self, Py_ssize_t s) noexcept nogil:
         cdef Py_ssize_t k
         for k in range(self.size[s]):
-            self.g[k] = self.loss[k, s] + self.advantage(s, &self.paths[k, self.offsets[s]])
+            self.g[k] = self.loss[k, s] + self.advantage(s, &self.paths[k, self.first[s]])
 
     cdef double products(self, Py_ssize_t s) noexcept nogil:
         # sum_p alpha_p g_p
@@ -700,7 +693,7 @@ cdef class HingeBlocks:
 
     cdef void admit(self, Py_ssize_t s, double v) noexcept nogil:
         # `found` into the working set, unless it is there
-        cdef Py_ssize_t r = self.offsets[s], n = (self.offsets[s + 1] - r) * sizeof(short), k
+        cdef Py_ssize_t r = self.first[s], n = (self.stop[s] - r) * sizeof(short), k
         for k in range(self.size[s]):
             if memcmp(&self.paths[k, r], &self.found[0], n) == 0:
                 return
@@ -712,7 +705,7 @@ cdef class HingeBlocks:
         self.g[k] = v
 
     cdef void drop_inactive(self, Py_ssize_t s) noexcept nogil:
-        cdef Py_ssize_t r = self.offsets[s], n = (self.offsets[s + 1] - r) * sizeof(short), k = 0
+        cdef Py_ssize_t r = self.first[s], n = (self.stop[s] - r) * sizeof(short), k = 0
         cdef Py_ssize_t last
         while k < self.size[s]:
             if self.alpha[k, s] > 0:
@@ -729,7 +722,7 @@ cdef class HingeBlocks:
         # One exact step from the path of the lowest to that of the highest g; the truth, number
         # -1, has g = 0 (for squared slack: the derivative of the slack's term more than others)
         # and what C leaves. Returns how far apart they were; up to `tol` nothing is done.
-        cdef Py_ssize_t k, high = -1, low = -1, r = self.offsets[s], n
+        cdef Py_ssize_t k, high = -1, low = -1, r = self.first[s], n
         cdef double mass = self.mass(s), left = self.C[s] - mass, of_truth = 0, most, step, square
         cdef const short* a
         cdef const short* b
@@ -748,7 +741,7 @@ cdef class HingeBlocks:
             return top - bottom
         a = &self.y[r] if low < 0 else &self.paths[low, r]
         b = &self.y[r] if high < 0 else &self.paths[high, r]
-        n = find_differing(a, b, self.offsets[s + 1] - r, self.differing)
+        n = find_differing(a, b, self.stop[s] - r, self.differing)
         square = self.squared_distance(s, a, b, n)
         if self.slack == SLACK_L2 and (low < 0 or high < 0):
             square += 1 / (2 * self.C[s])
@@ -791,8 +784,7 @@ cdef class HingeBlocks:
     cdef void leave(self, Py_ssize_t s) noexcept nogil:
         # The end of an update: what its steps changed is known to all others from here on.
         self.spread_changes(s)
-        if not self.keeps:
-            self.drop_inactive(s)
+        self.drop_inactive(s)
         self.count += 1
 
     def optimize(self, const long long[::1] order, Py_ssize_t n_steps, double accuracy,
@@ -859,16 +851,23 @@ cdef class HingeBlocks:
                         return k
         return order.shape[0]
 
-    def evaluate(self, const long long[::1] order, double[::1] worst, double[::1] products):
-        """At the present weights: the largest g of each sequence, and its sum_p alpha_p g_p."""
-        cdef Py_ssize_t k, s
+    def survey(self, blocks, const long long[::1] order, double[::1] worst,
+               unsigned char[::1] disputed):
+        """The largest g of other blocks; sets `disputed` where a path of g > 0 errs."""
+        cdef Py_ssize_t k, s, t, r
+        self.first, self.stop, self.held = blocks.first, blocks.stop, blocks.held
         with nogil:
             for k in range(order.shape[0]):
                 s = order[k]
                 self.read_scores(s)
                 worst[s] = self.best_other(s)
-                self.violations(s)
-                products[s] = self.products(s)
+                if not worst[s] > 0:
+                    continue
+                r = self.first[s]
+                for t in range(self.stop[s] - r):
+                    disputed[r + t] |= self.found[t] != self.y[r + t]
+        blocks = self.bound
+        self.first, self.stop, self.held = blocks.first, blocks.stop, blocks.held
 
     def mistakes(self, const long long[::1] order, double[::1] squares):
         """Perceptron: w += C_s (phi(y_s) - phi(found)) wherever `found` scores no less than y_s.
@@ -883,9 +882,9 @@ cdef class HingeBlocks:
                 self.read_scores(s)
                 if self.best_other(s) >= 0:
                     made += 1
-                    y = &self.y[self.offsets[s]]
+                    y = &self.y[self.first[s]]
                     n = find_differing(
-                        y, &self.found[0], self.offsets[s + 1] - self.offsets[s], self.differing
+                        y, &self.found[0], self.stop[s] - self.first[s], self.differing
                     )
                     squares[s] = self.squared_distance(s, y, &self.found[0], n)
                     self.n_at_hand = 0      # none is needed any more
@@ -898,5 +897,5 @@ cdef class HingeBlocks:
         """(labels, g) of the best path of score plus loss that is not the truth of sequence s."""
         self.read_scores(s)
         g = self.best_other(s)
-        n = self.offsets[s + 1] - self.offsets[s]
+        n = self.stop[s] - self.first[s]
         return np.array(self.found[:n]), g

@@ -26,6 +26,15 @@ from scipy import sparse
 
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.constraints import Constraints
+from sklseq.objectives.margin.pieces import (
+    Pieces,
+    WrongRows,
+    cut,
+    regroup,
+    spread,
+    whole_sequences,
+    widened,
+)
 from sklseq.objectives.margin.separable import (
     chain_differences,
     link_differences,
@@ -41,6 +50,8 @@ _margin = load_kernel("sklseq.objectives.margin._margin")
 
 LANES = 8
 N_TESTED = 300  # paths tested for contradictions; their Gram matrix is stored
+# Σ T² up to which sequences are divided: there are up to about T paths of each in the end.
+MOST_CELLS = 2e7
 ROUNDING = 1e-10  # fraction of the largest margin, far above the effect of the order of sums
 
 
@@ -194,7 +205,6 @@ class StructuredHinge:
         self.features = features
         self.is_whole = self.is_linear or isinstance(source, np.ndarray)
         self.gram = source if isinstance(source, np.ndarray) else np.zeros((0, 0))
-        self.blocks = np.flatnonzero((C > 0) & (np.diff(offsets) > 0))
         width = (L + LANES - 1) // LANES * LANES
         cost, score = np.zeros((L, width)), np.full((width, width), -np.inf)
         cost[:, :L] = self.loss.cost
@@ -203,12 +213,24 @@ class StructuredHinge:
         start[:L], end[:L] = (np.where(mask, 0, -np.inf) for mask in (allowed.start, allowed.end))
         self.kernel = _margin.HingeBlocks(self, cost, score, start, end, n_own)
         self._settled, self._contradiction = None, np.zeros(0, dtype=int)
+        self.whole = whole_sequences(offsets)
+        self._bind(self.whole)
+        self.sequences = self.blocks
+
+    def _bind(self, pieces: Pieces) -> None:
+        # Go on with these blocks, which have no paths yet.
+        self.pieces = pieces
+        C = self.C if pieces is self.whole else self.C[pieces.owner]
+        self.blocks = np.flatnonzero((C > 0) & (pieces.first < pieces.stop))
+        self.kernel.bind_blocks(pieces, C)
+        if not self.is_linear:
+            self.kernel.bind_gram(self.gram, self.kernel.arrays["S"], pieces.first)
 
     @property
     def inseparable(self) -> np.ndarray:
         """Numbers of sequences for which a hard margin is proved impossible; may be empty."""
         if self.kernel.unbounded >= 0:
-            return np.array([self.kernel.unbounded])
+            return self.pieces.owner[[self.kernel.unbounded]]
         return self._contradiction
 
     @property
@@ -412,25 +434,90 @@ class StructuredHinge:
 
     def last_certificate(self) -> Certificate:
         """Primal and dual objective of the last iterate."""
-        worst, products = np.zeros((2, len(self.C)))
-        self.kernel.evaluate(self.blocks, worst, products)
-        half, sums = 0.5 * self.squared_norm(), self._mass_and_loss()
-        C, xi = self.C[self.blocks], np.maximum(worst[self.blocks], 0)
-        mass = sums[1, self.blocks]
-        dual = float(sums[0].sum()) - half
+        half, (mass, loss) = 0.5 * self.squared_norm(), self._mass_and_loss()[::-1]
+        C, xi = self.C[self.sequences], np.maximum(self._worst(), 0)
+        dual = float(loss.sum()) - half
         if self.slack == "l1":
             return Certificate(half + float(C @ xi), dual)
         if self.slack == "l2":
-            return Certificate(half + float(C @ xi**2), dual - float((mass**2 / (4 * C)).sum()))
+            half_mass = mass[self.sequences] ** 2 / (4 * C)
+            return Certificate(half + float(C @ xi**2), dual - float(half_mass.sum()))
         # w violates margins by at most max ξ, so w / (1 - max ξ / least loss) violates none.
         factor = 1 - xi.max(initial=0) / self.loss.least if xi.max(initial=0) > 0 else 1.0
         return Certificate(half / factor**2 if factor > 0 else np.inf, dual)
+
+    def _worst(self) -> np.ndarray:
+        # Largest violation of each of `sequences`; `disputed` becomes where its path errs.
+        worst, self.disputed = np.zeros(len(self.C)), np.zeros(len(self.y), np.uint8)
+        self.kernel.survey(self.whole, self.sequences, worst, self.disputed)
+        return worst[self.sequences]
+
+    # ------------------------------------------------------------------ pieces
+
+    @property
+    def can_divide(self) -> bool:
+        """Whether slacks add up over pieces of sequences, of which paths can be put together."""
+        additive = self.loss.offset == 0 and self.slack in ("l1", "hard")
+        lengths = np.diff(self.offsets).astype(float)
+        fits = lengths @ lengths <= MOST_CELLS
+        return bool(additive and not self.averaging and self.is_linear and fits)
+
+    def divide(self, longest: int, shift: int) -> None:
+        """Make the blocks pieces around the rows that paths dispute; the weights stay.
+
+        Parameters
+        ----------
+        longest : int
+            Number of free rows of a piece that is cut where no path with α > 0 errs, every
+            ``longest`` + 1 rows.
+        shift : int
+            Moves these cuts.
+        """
+        paths, active = self._wrong_rows(), np.zeros(len(self.y), dtype=bool)
+        active[paths.row] = True
+        free = widened(active | self.disputed.astype(bool), self.offsets)
+        at = np.arange(len(free)) + shift
+        free &= active | (at % (longest + 1) != 0)
+        self._regroup(paths, cut(self.offsets, free))
+
+    def unite(self) -> None:
+        """Make the blocks whole sequences again; the weights stay."""
+        if self.pieces is not self.whole:
+            self._regroup(self._wrong_rows(), self.whole)
+
+    def _wrong_rows(self) -> WrongRows:
+        # The paths of all working sets.
+        a, pieces = self.kernel.arrays, self.pieces
+        size = a["size"]
+        slot, piece = spread(np.zeros_like(size), size)
+        rows, path = spread(pieces.first[piece], (pieces.stop - pieces.first)[piece])
+        labels = a["paths"][slot[path], rows]
+        wrong = np.flatnonzero(labels != self.y[rows])
+        alpha = a["alpha"][slot, piece]
+        return WrongRows(piece, alpha, path[wrong], rows[wrong], labels[wrong])
+
+    def _regroup(self, paths: WrongRows, pieces: Pieces) -> None:
+        piece, alpha, path, row, label = regroup(paths, self.pieces, pieces)
+        self._bind(pieces)
+        size = np.bincount(piece, minlength=len(pieces.first))
+        while len(self.kernel.arrays["alpha"]) <= size.max(initial=0):
+            self.kernel.grow()
+        a = self.kernel.arrays
+        slot = spread(np.zeros_like(size), size)[0]
+        cost = self.loss.cost[self.y[row], label]
+        a["size"][:] = size
+        a["alpha"][slot, piece] = alpha
+        a["loss"][slot, piece] = np.bincount(path, cost, len(slot))
+        rows, of_path = spread(pieces.first[piece], (pieces.stop - pieces.first)[piece])
+        a["paths"][slot[of_path], rows] = self.y[rows]
+        a["paths"][slot[path], row] = label
 
     def find_contradiction(self) -> bool:
         """Return whether the paths of largest α prove that no hard margin exists.
 
         If so, `inseparable` names the sequences.
         """
+        self.unite()
         paths = self.support_paths()
         if self.slack != "hard" or not len(paths.alpha):
             return False
@@ -531,8 +618,7 @@ class StructuredHinge:
     def _errs(self) -> bool:
         # Whether a wrong path scores as high as the true one less its loss, up to the rounding by
         # which the sums of ``predict`` may differ from those of training.
-        worst, products = np.full((2, len(self.C)), -np.inf)
-        self.kernel.evaluate(self.blocks, worst, products)
+        worst = self._worst()
         margins = worst[np.isfinite(worst)]
         return bool((margins >= -ROUNDING * np.abs(margins).max(initial=0)).any())
 
@@ -555,15 +641,16 @@ class StructuredHinge:
         return self.features.unpack(self.kernel.arrays["v"], len(self.source.order))
 
     def support_paths(self) -> SupportPaths:
-        """The paths of all working sets."""
-        a, bounds = self.kernel.arrays, self.offsets
-        size = a["size"]
-        sequence = np.repeat(np.arange(len(size)), size)
-        slot = np.arange(len(sequence)) - np.repeat(np.cumsum(size) - size, size)
-        owner, rows = path_rows(sequence, bounds)
-        labels = a["paths"][slot[owner], rows]
-        alpha, loss = (a[name][slot, sequence] for name in ("alpha", "loss"))
-        return SupportPaths(sequence, alpha, loss, labels.astype(np.int32))
+        """The paths of all working sets, of whole sequences."""
+        wrong = regroup(self._wrong_rows(), self.pieces, self.whole)
+        rows, path = spread(self.offsets[wrong.piece], np.diff(self.offsets)[wrong.piece])
+        labels = self.y[rows].astype(np.int32)
+        first = np.searchsorted(path, np.arange(len(wrong.piece)))
+        labels[first[wrong.path] + wrong.row - self.offsets[wrong.piece[wrong.path]]] = wrong.label
+        loss = self.loss.offset + np.bincount(
+            wrong.path, self.loss.cost[self.y[wrong.row], wrong.label], len(wrong.piece)
+        )
+        return SupportPaths(wrong.piece, wrong.alpha, loss, labels)
 
     def row_coefficients(self) -> np.ndarray:
         """Coefficients of rows, (n_rows, n_labels): Σ_p α_ip ([y_it = j] - [p_t = j]).

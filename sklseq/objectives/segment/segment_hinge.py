@@ -108,6 +108,7 @@ class SegmentHinge:
     """
 
     inseparable = ()  # slack is allowed: weights always exist
+    can_divide = False
 
     def __init__(self, scores: SegmentScores, data: SegmentData, weights: np.ndarray, l2: float):
         self.scores, self.data, self.plan = scores, data, data.plan
