@@ -23,8 +23,11 @@ PART is none (the table), or one of:
 both models, and with their state scores as the features of a chain that is trained on all labels,
 those of the sentences or of the test set itself.
 
-``--names``: what helps where a third of the names of CoNLL-2002 is known: "O" at unlabelled first
-words that begin with a small letter elsewhere, or all labels of fifty sentences.
+``--names``: what helps where a third of the names is known. "Share": with label_proportions of the
+share of "O" in the unlabelled rows; "of 50": the share in fifty sentences; "x 1/2", "x 3/2": wrong
+ones. "Small words unknown": None at one or two "O" between rows that may be in a name. Of
+CoNLL-2002, "O" at unlabelled first words that begin with a small letter elsewhere, and all labels
+of the fifty sentences.
 
 ``--options``: other parameters where a tenth of CoNLL-2000 is known.
 
@@ -36,6 +39,7 @@ those with an unlabelled row, and how many remain.
 
 import sys
 from collections import Counter, defaultdict
+from itertools import groupby
 
 import numpy as np
 from _common import NoData, folder, header, row
@@ -73,7 +77,7 @@ class Task:
         if (there := folder(name)) is None:
             raise NoData(f"SKLSEQ_DATA names no folder that holds {name}")
         train, test, encoding = CORPORA[name]
-        X, y = sentences(there / train, encoding, tags)
+        self.name, (X, y) = name, sentences(there / train, encoding, tags)
         step = max(1, len(X) // n)
         X, self.y = X[::step][:n], y[::step][:n]
         self.words = [columns["w"] for columns in X]
@@ -218,21 +222,50 @@ def first_words_outside(task, y):
     ]
 
 
-def names(n=1000):
-    task, figures = Task("conll2002", n), {}
-    for seed in range(DRAWS):
-        y = from_names(task, np.random.default_rng(seed))
-        ways = {
-            "as in the table": y,
-            "O at first words": first_words_outside(task, y),
-            "labels of 50 sentences": task.y[:50] + y[50:],
-        }
-        for way, labels in ways.items():
-            f1 = task.f1(task.X, labels), task.f1(*labelled_runs(task.X, labels))
-            figures.setdefault(way, []).append(f1)
-    header("labels", "partial", "rows left out")
-    for way, f1 in figures.items():
-        row(way, *map(mean, zip(*f1)))
+def small_words_unknown(y, longest=2):
+    """``y`` with None at one or two "O" between rows that may be in a name, one of them unknown."""
+    answer = []
+    for labels in y:
+        runs = [list(run) for _, run in groupby(labels, lambda label: label == "O")]
+        for before, run, after in zip(runs, runs[1:], runs[2:]):
+            beside = before[-1], after[0]
+            if run[0] == "O" and len(run) <= longest and None in beside:
+                run[:] = [None] * len(run)
+        answer.append([label for run in runs for label in run])
+    return answer
+
+
+def share_of_o(y, truth):
+    """Share of "O" in the rows that are unknown in y."""
+    rows = [b for one, other in zip(y, truth) for a, b in zip(one, other) if a is None]
+    return rows.count("O") / len(rows)
+
+
+def ways_of_names(task, y, n):
+    """Labels for training, and the labels without those of ``n`` sentences with all labels."""
+    small, first = small_words_unknown(y), first_words_outside(task, y)
+    ways = {"as in the table": (y, y), "small words unknown": (small, small)}
+    if task.name == "conll2002":
+        both = small_words_unknown(first)
+        ways |= {"O at first words": (first, first), "both": (both, both)}
+        ways["labels of 50 sentences"] = task.y[:n] + y[n:], y
+        ways["and small words unknown"] = task.y[:n] + small[n:], small
+    return ways
+
+
+def names(n=1000, n_labelled=50):
+    header("corpus", "labels", *("partial", "share", "of 50", "x 1/2", "x 3/2"), "rows left out")
+    for name in ("conll2002", "ncbi-disease"):
+        task, figures = Task(name, n), {}
+        for seed in range(DRAWS):
+            y = from_names(task, np.random.default_rng(seed))
+            for way, (labels, before) in ways_of_names(task, y, n_labelled).items():
+                share, found = share_of_o(labels, task.y), share_of_o(before[:n_labelled], task.y)
+                shares = [None, share, found, share / 2, min(1.0, 1.5 * share)]
+                f1 = [task.f1(task.X, labels, {"O": p} if p else None) for p in shares]
+                figures.setdefault(way, []).append([*f1, task.f1(*labelled_runs(task.X, labels))])
+        for way, f1 in figures.items():
+            row(name, way, *map(mean, zip(*f1)))
 
 
 def options(n=1000):
