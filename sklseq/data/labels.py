@@ -268,6 +268,14 @@ def read_codes(y: Any, X: Any) -> tuple[NDArray, NDArray[np.int32]]:
     return classes, encode_labels(flat, classes, X.offsets)
 
 
+def without_unused(classes: NDArray, codes: NDArray) -> tuple[NDArray, NDArray]:
+    """Labels that occur, and the codes of the rows among these."""
+    used = np.bincount(codes, minlength=len(classes)) > 0
+    if used.all():
+        return classes, codes
+    return classes[used], (np.cumsum(used) - 1).astype(np.int32)[codes]
+
+
 def split_labels(flat: NDArray, offsets: NDArray[np.integer]) -> NDArray[np.object_]:
     """Cut a flat array into one view per sequence: the reverse of `as_label_sequences`.
 

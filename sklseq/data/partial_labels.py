@@ -123,6 +123,13 @@ class PartialLabels(NamedTuple):
         rows = np.repeat(np.arange(len(counts)), counts)
         return cls(array_of_labels(labels, offsets, name, first, rows), counts, offsets)
 
+    def coded(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Sorted labels, the code of each row, and the table of codes, see ``Choices.allowed``."""
+        choices = Choices()
+        numbers = choices.add(self)
+        classes, code, table = choices.allowed()
+        return classes, code[numbers], table
+
     def labels_of(self, sequences: np.ndarray) -> np.ndarray:
         """All possible labels of the sequences of a mask."""
         rows = np.repeat(sequences, np.diff(self.offsets))

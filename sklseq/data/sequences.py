@@ -306,12 +306,9 @@ def _coded(y: Any, X: Sequences) -> tuple[np.ndarray, np.ndarray, np.ndarray | N
     try:
         (classes, codes), table = read_codes(y, X), None
     except PartialLabelError:
-        from sklseq.data.partial_labels import Choices, PartialLabels
+        from sklseq.data.partial_labels import PartialLabels
 
-        choices = Choices()
-        numbers = choices.add(PartialLabels.read(y, X))
-        classes, code, table = choices.allowed()
-        codes = code[numbers]
+        classes, codes, table = PartialLabels.read(y, X).coded()
     n = len(classes if table is None else table)
     return classes, codes.astype(np.min_scalar_type(max(n - 1, 0))), table
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from sklearn import get_config
 
-from sklseq.data.labels import PartialLabelError, read_labels, split_labels
-from sklseq.data.partial_labels import Choices, PartialLabels
+from sklseq.data.labels import PartialLabelError, read_labels, split_labels, without_unused
+from sklseq.data.partial_labels import PartialLabels
 from sklseq.data.sequences import Sequences, as_sequences, check_sample_weight, weighted_only
 from sklseq.data.store import read_stored, stored_size
 from sklseq.data.types import LabelsLike, PathLike
@@ -222,13 +222,10 @@ def _partially_labelled(
     if len(kept) < len(X):
         y, X, weights = [*y], X[kept], weights[kept]
         partial = PartialLabels.read([y[s] for s in kept])
-    choices = Choices()
-    numbers = choices.add(partial)
-    classes, code, table = choices.allowed()
-    codes = code[numbers]
+    classes, codes, table = partial.coded()
     order = np.flatnonzero(has_row(codes != len(classes), X))
     order = order[np.argsort(has_row(codes >= len(classes), X)[order], kind="stable")]
-    codes = np.concatenate([code[:0], *split_labels(codes, X.offsets)[order]])
+    codes = np.concatenate([codes[:0], *split_labels(codes, X.offsets)[order]])
     return LabelledRows(X[order], names, classes, codes, weights[order], table)
 
 
@@ -244,10 +241,8 @@ def read_file(path: PathLike) -> LabelledRows:
             X, None, split_labels(stored.items[stored.codes], X.offsets), weights
         )
     X, codes, weights = weighted_only(X, stored.codes, weights)
-    present = np.bincount(codes, minlength=len(stored.classes)) > 0
-    if not present.all():
-        codes = (np.cumsum(present) - 1)[codes]
-    return LabelledRows(X, None, stored.classes[present], codes, weights)
+    classes, codes = without_unused(stored.classes, codes)
+    return LabelledRows(X, None, classes, codes, weights)
 
 
 def as_bytes(size: Any) -> float:

@@ -13,7 +13,7 @@ from scipy import sparse
 from sklseq._lib.threads import Threads
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.constraints import Constraints, check_constraints, resolve_constraints
-from sklseq.data.labels import encode_labels, read_codes
+from sklseq.data.labels import encode_labels, read_codes, without_unused
 from sklseq.data.sequences import (
     STATE,
     TRANSITION,
@@ -209,9 +209,7 @@ class RowSource(Source):
         if classes is not None:
             codes = encode_labels(found[codes], classes, X.offsets)
         else:
-            remains = np.bincount(codes, minlength=len(found)) > 0
-            classes = found[remains]
-            codes = codes if remains.all() else (np.cumsum(remains) - 1).astype(np.int32)[codes]
+            classes, codes = without_unused(found, codes)
         source = cls(X, codes, classes, weights, vectorizer)
         source.numbers, source.n_given = given
         return source
