@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from sklseq import CRFTagger, OnlineDecoder, SegmentPotentials, SemiCRFSegmenter, Sequences
 from sklseq._lib.threads import Threads
+from sklseq.estimators.semicrf import segment_problem
 from sklseq.inference import segment_closure
 from sklseq.objectives.scores.score_map import ScoreMap, full_support
 from sklseq.objectives.segment.segment_likelihood import (
@@ -571,3 +572,18 @@ def test_weights_that_are_no_numbers_are_noticed(name):
     for method in (model.predict, model.predict_proba, model.predict_nbest, model.predict_labels):
         with pytest.raises(ValueError, match="holds NaN"):
             method(X)
+
+
+@pytest.mark.parametrize("loss", ["log", "softmax-margin"])
+def test_fits_end_within_tol_and_sooner_by_a_proved_excess(loss, monkeypatch):
+    n_iter = {True: 0, False: 0}
+    for seed in range(6):
+        X, y = problem(seed, n_sequences=12, longest=12, n_features=20, dense=bool(seed % 2))
+        parameters = {"loss": loss, "l2": [0.01, 0.1, 1.0][seed % 3]}
+        least = SemiCRFSegmenter(tol=1e-9, max_iter=5000, **parameters).fit(X, y).objective_
+        for proved in n_iter:
+            monkeypatch.setitem(segment_problem.GAPS, loss, proved and 1)
+            model = SemiCRFSegmenter(**parameters).fit(X, y)
+            assert model.objective_ <= (1 + model.tol) * least
+            n_iter[proved] += model.n_iter_
+    assert n_iter[True] < 0.97 * n_iter[False]
