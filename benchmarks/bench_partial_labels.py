@@ -250,6 +250,7 @@ def ways_of_names(task, y, n):
         ways |= {"O at first words": (first, first), "both": (both, both)}
         ways["labels of 50 sentences"] = task.y[:n] + y[n:], y
         ways["and small words unknown"] = task.y[:n] + small[n:], small
+        ways["and O at first words"] = task.y[:n] + both[n:], both
     return ways
 
 
