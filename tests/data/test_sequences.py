@@ -193,6 +193,8 @@ def test_bad_input_is_one_clear_sentence():
         as_sequences([np.ones((2, 3)), np.ones((2, 2))])
     with pytest.raises(ValueError, match="vectorise them first with DictFeatures"):
         as_sequences(INPUTS["dicts"])
+    with pytest.raises(ValueError, match="Sequence 0 of X is a masked array"):
+        as_sequences(np.ma.masked_less(np.arange(12.0).reshape(2, 3, 2), 1))
 
 
 @pytest.mark.parametrize("form", FORMS)
