@@ -43,7 +43,7 @@ L2S, CS, MOST_TEST = (0.03, 0.3, 3.0), (0.03, 0.3, 3.0), 1000
 def models(with_kernel):
     """{name: (model, name of its penalty or None, values)}"""
     found = {
-        "z-score": (ZScoreTagger(transitions="information"), "l2", (0.1, 1.0, 10.0, 100.0)),
+        "z-score": (ZScoreTagger(), "l2", (0.1, 1.0, 10.0, 100.0)),
         "averaged perceptron": (HMSVMTagger(solver="perceptron", random_state=0), None, ()),
         "HM-SVM": (HMSVMTagger(random_state=0), "C", CS),
         "CRF": (CRFTagger(), "l2", L2S),

@@ -25,6 +25,7 @@ def cg(
     tol: float = 1e-6,
     max_iter: int = 500,
     callback: Callable[[int, float, np.ndarray], bool] | None = None,
+    start: np.ndarray | None = None,
 ) -> SolverResult:
     """Solve A W = B for all columns of B, where A is positive semidefinite.
 
@@ -56,6 +57,9 @@ def cg(
     max_iter : int
     callback : callable(iteration, error, W √D⁻¹) -> bool
         Called after each iteration with the largest of these numbers; True stops.
+    start : ndarray of shape (n, k), optional
+        First W, by default 0; one application of A more. The stopping rule is the same: gains
+        include that of ``start`` over 0.
 
     Returns
     -------
@@ -77,9 +81,16 @@ def cg(
     if preconditioner is not None:
         root = np.sqrt(preconditioner).astype(gradient.dtype)[:, None]
     W, R = np.zeros_like(gradient), gradient * root
-    Z, scaled = R.copy(), np.empty_like(R)
     first, products = _first_directions(R)
     total = np.zeros(len(first))
+    if start is not None:
+        W += start / root
+        start = _times(start.astype(R.dtype), np.ones_like(root), np.empty_like(R))
+        before = _column_products(W, R)
+        R -= objective.hessian_product(start) * root
+        total = np.maximum(before + _column_products(W, R), 0)  # 2 tr WᵀB - tr WᵀAW
+        products = _first_directions(R)[1]
+    Z, scaled = R.copy(), np.empty_like(R)
     history = [float(first.any())]
     message = "" if first.any() else "residual"
     P = _independent(Z, products, None)
@@ -126,6 +137,10 @@ def _blocks(n: int) -> list[slice]:
 def _times(P: np.ndarray, root: np.ndarray, out: np.ndarray) -> np.ndarray:
     out = out[:, : P.shape[1]]
     return np.multiply(P, root, out=out)
+
+
+def _column_products(W, R) -> np.ndarray:
+    return np.einsum("ij,ij->j", W, R, dtype=np.float64)
 
 
 def _first_directions(R) -> tuple[np.ndarray, np.ndarray]:

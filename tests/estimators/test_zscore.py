@@ -1059,6 +1059,27 @@ def test_block_conjugate_gradients(seed, columns):
     )
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_conjugate_gradients_from_another_start(seed):
+    rng = np.random.default_rng(seed)
+    scale = np.exp(rng.normal(size=60))[:, None]
+    Q = np.linalg.qr(rng.normal(size=(60, 60)))[0]
+    A = scale * (Q * np.geomspace(1e-3, 1, 60) @ Q.T) * scale.T
+    B = rng.normal(size=(60, 3))
+    options = {"preconditioner": 1 / np.diag(A), "tol": 1e-10}
+    expected, before = np.linalg.solve(A, B), cg(Matrix(A), B, **options)
+    for noise in (0.0, 1e-3, 10.0):
+        start = expected * (1 + noise * rng.normal(size=expected.shape))
+        given = start.copy()
+        result = cg(Matrix(A), B, start=start, **options)
+        assert_allclose(start, given)
+        assert result.converged
+        assert_allclose(result.w, expected, rtol=1e-6, atol=1e-7 * np.abs(expected).max())
+        assert_allclose(result.value, before.value, rtol=1e-9)
+        if noise == 0:
+            assert result.n_iter <= 1
+
+
 def test_a_small_column_is_solved_as_well_as_a_large_one():
     A = np.diag(np.concatenate([np.ones(10), np.linspace(1, 50, 30)]))
     B = np.zeros((40, 2))

@@ -128,7 +128,8 @@ class LeaveOutSearch:
     def _fold(self, train: np.ndarray, test: np.ndarray) -> np.ndarray:
         part, offsets = Part(self.problem, train, test), self.source.X[test].offsets
         scores = np.empty((len(self.l2s), len(self.rules)))
-        for i, l2 in enumerate(self.l2s):
+        for i in np.argsort(-self.l2s, kind="stable"):
+            l2 = self.l2s[i]
             left = part.left_out(l2)
             if not part.converged:
                 self.unconverged.add(float(l2))

@@ -79,11 +79,14 @@ class Part:
         return lambda coef: across @ coef
 
     def left_out(self, l2: float) -> LeftOut:
-        """Scores of the rows left out by weights with this ridge, and all of their transitions."""
+        """Scores of the rows left out by weights with this ridge, and all of their transitions.
+
+        Conjugate gradients start from the solution with the ridge before: take the largest first.
+        """
         problem, sample = self.problem, self.problem.sample
         problem.tagger.l2 = l2
         solution = problem.solve()
-        self.converged = solution.result.converged
+        self.converged, problem.start = solution.result.converged, solution.result.w
         statistics = Statistics(None, None, None, *count_chain(sample))
         sizes = loss_scale(solution.multiplier, problem.cost, sample.n_labels)
         emission = self._score(solution.weights.coef)

@@ -110,7 +110,11 @@ class ZScoreProblem:
     cost : ndarray of shape (n_labels, n_labels), or None
     rule : PairRule
         Transitions.
+    start : ndarray or None
+        Solution of the linear system with another ridge, from which conjugate gradients start.
     """
+
+    start: np.ndarray | None = None
 
     def __init__(self, tagger: Any, source: RowSource, gram: np.ndarray | None = None):
         X, classes = source.X, source.classes
@@ -151,7 +155,7 @@ class ZScoreProblem:
         elif self.space is not None:
             solution = _solve_kernel(tagger, sample, self.cost, self.rule, self.space)
         elif self.is_closed_form:
-            solution = _solve_free(tagger, sample, self.cost, self.rule)
+            solution = _solve_free(tagger, sample, self.cost, self.rule, self.start)
         else:
             solution = _solve_paths(tagger, sample, self.trained, self.cost)
         return self._separate(solution) if tagger.separate else solution
@@ -265,11 +269,13 @@ def _is_direct(tagger, n_columns: int) -> bool:
 # ------------------------------------------------------------------ free labels
 
 
-def _solve_free(tagger, sample: Sample, cost, rule: PairRule) -> Solution:
+def _solve_free(
+    tagger, sample: Sample, cost, rule: PairRule, start: np.ndarray | None = None
+) -> Solution:
     L, l2 = sample.n_labels, resolve_l2(tagger, sample.n_labels)
     with Threads(tagger.n_jobs) as threads:
         solve = _factorise if _is_direct(tagger, sample.rows.shape[1]) else _solve_rows
-        system, result = solve(tagger, sample, 2 * L * l2, threads)
+        system, result = solve(tagger, sample, 2 * L * l2, threads, start)
         statistics = Statistics(None, None, None, *count_chain(sample))
         scores = system.training_scores(sample.row_weights)
         products = score_products(scores, sample.y, sample.row_weights)
@@ -311,15 +317,15 @@ def solve_statistics(
     return Solution(weights, maximum.multiplier, z, DIRECTLY, maximum.transition_weight)
 
 
-def _factorise(_, sample: Sample, ridge: float, threads: Threads):
+def _factorise(_, sample: Sample, ridge: float, threads: Threads, start=None):
     extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
     system = FactorisedRidge(CentredRows(extended, sample.row_weights), sample, ridge)
     return system, DIRECTLY
 
 
-def _solve_rows(tagger, sample: Sample, ridge: float, threads: Threads):
+def _solve_rows(tagger, sample: Sample, ridge: float, threads: Threads, start=None):
     if ridge > 0 and sparse.issparse(sample.rows):
-        return _solve_eliminated(tagger, sample, ridge, threads)
+        return _solve_eliminated(tagger, sample, ridge, threads, start)
     extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
     rows = CentredRows(extended, sample.row_weights)
     system = RidgeSystem(rows, sample.y, sample.n_labels, ridge)
@@ -332,7 +338,7 @@ def _solve_rows(tagger, sample: Sample, ridge: float, threads: Threads):
     return system, result
 
 
-def _solve_eliminated(tagger, sample: Sample, ridge: float, threads: Threads):
+def _solve_eliminated(tagger, sample: Sample, ridge: float, threads: Threads, start=None):
     # Use float32 if it is precise enough. The residual is then recomputed from the solution, as
     # iterations only update it.
     tol = float(tagger.tol)
@@ -340,7 +346,7 @@ def _solve_eliminated(tagger, sample: Sample, ridge: float, threads: Threads):
         system = EliminatedRidge(sample, ridge, threads, dtype)
         if dtype == np.float32 and system.inverse.least < (np.finfo(dtype).eps / tol) ** 2:
             continue
-        result = _conjugate_gradients(tagger, system, system.gradient)
+        result = _conjugate_gradients(tagger, system, system.gradient, start)
         left = system.finish(result.w)
         if result.message == "max_iter" or left <= 2 * tol:
             break
@@ -386,7 +392,7 @@ def _solve_moments(tagger, moments, sides: np.ndarray) -> SolverResult:
     return _conjugate_gradients(tagger, moments, sides)
 
 
-def _conjugate_gradients(tagger, system, sides: np.ndarray) -> SolverResult:
+def _conjugate_gradients(tagger, system, sides: np.ndarray, start=None) -> SolverResult:
     def report(k: int, error: float, _: np.ndarray) -> bool:
         if tagger.verbose:
             print(f"[{type(tagger).__name__}] iteration {k}: error {error:.2e}")
@@ -396,7 +402,7 @@ def _conjugate_gradients(tagger, system, sides: np.ndarray) -> SolverResult:
 
     return cg(
         system, sides, preconditioner=system.preconditioner, tol=float(tagger.tol),
-        max_iter=int(tagger.max_iter), callback=report,
+        max_iter=int(tagger.max_iter), callback=report, start=start,
     )  # fmt: skip
 
 
