@@ -117,6 +117,7 @@ class Decoder:
         self._W = _state_weights(model, self._chain)
         pairs = model.get("pairs")
         self._pairs = None if pairs is None else _PairWeights(pairs, len(self._W), self._chain)
+        self._stream_chain = self._chain if self._pairs is None else self._pairs.chain_of_streams()
         self._no_values = np.zeros(0, self._W.dtype)
         self._types = "int|double" if self._W.dtype == np.float64 else "int|float"
 
@@ -309,11 +310,6 @@ class Stream:
     def __init__(self, decoder: Decoder, **rule: Any):
         from sklseq.inference.chain.online_rules import OnlineRule
 
-        if decoder._pairs is not None:
-            raise ValueError(
-                "A model with transition features is not decoded item by item; use predict on "
-                "whole sequences, or train it without transition_features and B lines."
-            )
         self._decoder, after = decoder, decoder._field[1]
         if max(decoder._field) == float("inf"):
             raise ValueError(
@@ -331,7 +327,7 @@ class Stream:
     def _start(self) -> None:
         from sklseq.inference.chain.online_rules import new_beam
 
-        self._beam = new_beam(self._decoder._chain, self._rule)
+        self._beam = new_beam(self._decoder._stream_chain, self._rule)
         self._items: list = []  # items on which features of unscored items depend
         self._first = self.n_seen = 0  # number of the first of `_items`
 
@@ -356,11 +352,12 @@ class Stream:
         """
         before, after = self._decoder._field
         items = [*self._items, item]
-        psi = self._decoder._scores([items])[0]
+        scores = self._decoder._scores([items])
         with self._restored_on_error(callable(self._rule.uncertainty)):
-            self._score(psi, self.n_seen + 1 - after)
+            self._score(scores, self.n_seen + 1 - after)
         self._items, self.n_seen = items, self.n_seen + 1  # after all that can raise
-        keep = max(0, self.n_seen - after - before)
+        # The first row of a window has no transitions to it.
+        keep = max(0, self.n_seen - after - max(before, self._decoder._pairs is not None))
         del self._items[: keep - self._first]
         self._first = max(self._first, keep)
         return self._taken()
@@ -383,7 +380,7 @@ class Stream:
         n = self.n_seen
         with self._restored_on_error(n > 0):
             if n > self._beam.n_rows:
-                self._score(self._decoder._scores([self._items])[0], n, held=True)
+                self._score(self._decoder._scores([self._items]), n, held=True)
             if n and not self._beam.end_sequence():
                 raise no_path(f"row {n - 1}", at_end=True)
         labels = self._taken()
@@ -401,7 +398,7 @@ class Stream:
                 self._beam.set_state(before)
             raise
 
-    def _score(self, psi: np.ndarray, stop: int, held: bool = False) -> None:
+    def _score(self, scores: tuple, stop: int, held: bool = False) -> None:
         # Push the scores of the unscored items before stop; the other items are context. held:
         # their labels are emitted when the sequence ends.
         from sklseq.inference.chain.online_rules import _online, no_path
@@ -409,8 +406,12 @@ class Stream:
         done = self._beam.n_rows
         if stop <= done:
             return
-        psi = psi[done - self._first : stop - self._first, : len(self._decoder.classes_)]
-        dead = _online.push_rows(self._beam, psi, held)
+        new, (psi, _, entries) = slice(done - self._first, stop - self._first), scores
+        if entries is not None:
+            entries = entries.part(new.start, new.stop)
+            entries = entries.for_kernels(entries.score.astype(np.float64), self._beam.width)
+        psi = psi[new, : len(self._decoder.classes_)]
+        dead = _online.push_rows(self._beam, psi, held, entries)
         if dead >= 0:
             raise no_path(f"row {done + dead}")
 
@@ -481,6 +482,15 @@ class _PairWeights:
         self.support = pair_support(stored["counts"], stored["pairs"], chain.n_labels)
         self.rank = np.full(n_features, -1, dtype=np.int32)
         self.rank[stored["columns"]] = np.arange(len(stored["columns"]))
+
+    def chain_of_streams(self) -> Transitions:
+        """Transitions for streams, in which they differ from row to row."""
+        chain, L = copy(self.chain), self.chain.n_labels
+        none = np.zeros(0, dtype=np.int32)
+        start = np.zeros(1, dtype=np.int64)
+        shared = np.ascontiguousarray(chain.score[:L, :L])
+        chain.rows = RowTransitions.unchecked(shared, start, none, none, none.astype(chain.dtype))
+        return chain
 
     def entries(self, rows: PackedRows) -> RowTransitions | None:
         """Transition scores of rows; None if none of them has a transition feature."""

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline, make_union
 
-from sklseq import CRFTagger, HMSVMTagger, runtime
+from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, runtime
 from sklseq.deployment import export
 from sklseq.features import DictFeatures, TemplateFeatures, TokenFeatures, WindowFeatures
 from tests.test_runtime import as_dicts, as_rows, corpus, same
@@ -83,6 +84,13 @@ def _single(model):
     return tagger.transition_.dtype == np.float32
 
 
-def test_streams_refuse_them(exported):
-    with pytest.raises(ValueError, match="is not decoded item by item; use predict on whole"):
-        exported[1].stream()
+@pytest.mark.parametrize("rule", [{}, {"lag": 3}, {"strategy": "step", "latency_cost": 0.1}])
+def test_streams_give_the_labels_of_the_online_decoder(exported, rule):
+    model, decoder, X, y = exported
+    given = {"strategy": "closure", **rule}
+    expected = OnlineDecoder(FrozenEstimator(model), **given).fit(X[:1], y[:1]).predict(X)
+    stream = decoder.stream(**rule)
+    for x, labels in zip(X, expected, strict=True):
+        rows = x if isinstance(x, list) else [dict(zip(x, row)) for row in zip(*x.values())]
+        found = [label for item in rows for label in stream.push(item)]
+        assert found + stream.finish() == list(labels)
