@@ -7,9 +7,10 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from sklseq import CRFTagger, CRFTaggerCV, Sequences
+from sklseq import CRFTagger, CRFTaggerCV, Sequences, Shards
 from sklseq.data.sequences import STATE, TRANSITION
 from sklseq.estimators.crf import crf_path, growing
+from sklseq.objectives.likelihood.sharded import ShardedLogLikelihood
 
 ALL = {"all_possible_states": True, "all_possible_transitions": True}
 
@@ -184,3 +185,33 @@ def test_tolerances_fall_to_tol(tol):
         assert found[0] == growing.FIRST
         steps = np.array(found[:-1]) / found[1:]
         assert (steps <= growing.STEP * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "adagrad"])
+@pytest.mark.parametrize("l1", [0.0, 0.3])
+def test_shards_grow_as_rows_in_memory(grown, monkeypatch, solver, l1):
+    X, y = problem(0)
+    shards = Shards([(X[:9], y[:9]), (X[9:], y[9:])])
+    made = []
+    begin = ShardedLogLikelihood.__init__
+
+    def noted(self, *args):
+        made.append(self)
+        begin(self, *args)
+
+    monkeypatch.setattr(ShardedLogLikelihood, "__init__", noted)
+    model = CRFTagger(solver=solver, tol=1e-5, l1=l1, l2=0.03, random_state=0, **ALL).fit(shards)
+    best = least(0, True, l1, 0.03)
+    assert best * (1 - 1e-8) <= model.objective_ <= best * (1 + 1e-5)
+    assert grown
+    assert all(k < n for k, n in grown)
+    # Only one likelihood at a time keeps shards in memory.
+    assert len(made) == 1 + len(grown)
+    assert [sorted(one.kept) for one in made] == [[]] * len(grown) + [[0, 1]]
+
+
+def test_dense_shards_train_all_weights_at_once(grown):
+    X, y = problem(0)
+    dense = Sequences(X.rows.toarray(), X.offsets, X.roles)
+    CRFTagger(tol=1e-2, **ALL).fit(Shards([(dense, y)]))
+    assert not grown

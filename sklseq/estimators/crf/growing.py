@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from sklseq.estimators.crf.monitor import Monitor
-from sklseq.estimators.sources.source import RowSource
 from sklseq.solvers import SolverResult, l1_norm
 
 # Least number of weights, and largest fraction of them that may be in the first set.
@@ -40,7 +39,7 @@ def first_set(problem: Any) -> np.ndarray | None:
     problem continues a growth, the last set of this.
     """
     source, n = problem.source, problem.scores.n_weights
-    if not isinstance(source, RowSource) or not source.X.is_sparse or n < MANY:
+    if not source.can_grow or n < MANY:
         return None
     if problem.validation is not None or problem.l2 == 0 or source.convexity(problem.l2) == 0:
         return None

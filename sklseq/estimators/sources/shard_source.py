@@ -107,6 +107,7 @@ class LocalShardSource(ShardSource):
 
     as_csr = False
     split = "shards"
+    made: ShardedLogLikelihood | None = None
 
     def __init__(self, shards: Shards):
         self.shards = shards
@@ -119,6 +120,10 @@ class LocalShardSource(ShardSource):
     def named(self, k: int) -> Any:
         """Context manager that adds the name of shard k to errors."""
         return named(k, self.shards.sources[k])
+
+    @property
+    def can_grow(self) -> bool:
+        return self.summary.is_sparse
 
     def each_summary(self) -> list[Summary]:
         shards = self.shards
@@ -158,7 +163,10 @@ class LocalShardSource(ShardSource):
         sizes = [part.n_bytes + per_row * part.n_rows for part in self.summary.parts]
         for k, size in enumerate(sizes):
             self._check_size(k, size, allowed, f"{beside} {fixed / 1e6:.3g} MB")
-        return ShardedLogLikelihood(scores, self, allowed - max(sizes), l2, threads)
+        if self.made is not None:  # of all weights, and a set of them is trained now
+            self.made.keep_nothing()
+        self.made = ShardedLogLikelihood(scores, self, allowed - max(sizes), l2, threads)
+        return self.made
 
     @property
     def filled(self) -> list[int]:

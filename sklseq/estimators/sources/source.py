@@ -138,6 +138,11 @@ class Source(AbstractContextManager):
         """Weights (column, label, next label) that occur, see ``Support.triples``."""
         raise NotImplementedError
 
+    @property
+    def can_grow(self) -> bool:
+        """Whether many weights may be trained as a growing set of them."""
+        return False
+
     def convexity(self, l2: float) -> float:
         """m such that the objective minus m/2 · ‖w‖² is convex; 0 if it is not."""
         return 2 * l2
@@ -223,6 +228,10 @@ class RowSource(Source):
     def table(self) -> np.ndarray:
         """The labels that each code allows, bool of shape (n_codes, n_labels)."""
         return np.eye(len(self.classes), dtype=bool)
+
+    @property
+    def can_grow(self) -> bool:
+        return self.X.is_sparse
 
     @property
     def lengths(self) -> np.ndarray:

@@ -106,6 +106,10 @@ class ShardedLogLikelihood(SumOfParts):
         self.kept: dict[int, LogLikelihood] = {}
         self.n_reads = 0
 
+    def keep_nothing(self) -> None:
+        """Read shards again for each evaluation, from now on."""
+        self.kept, self.max_bytes = {}, 0
+
     def hessian(self, w: np.ndarray, max_bytes: float = 0.0) -> Hessian:
         """Products with the Hessian at w; no results of forward-backward are kept."""
         return Hessian(self, w, 0.0)
