@@ -190,7 +190,7 @@ FAULTS = [
     ("objectives/scores/design.py", "    if made_of_ones(rows) or rows.data.all():", "    if True:", "test_zero_entries"),
     ("_lib/model_file.py", "if zlib.crc32(memoryview(data)[CHECKED_FROM:]) != checksum:", "if False:", "test_runtime"),
     ("runtime.py", 'hasattr(transform, "names_table")', "False", "test_runtime"),
-    ("runtime.py", "keep = max(0, self.n_seen - after - before)", "keep = max(0, self.n_seen - after)", "test_runtime"),
+    ("runtime.py", "- after - max(before, ", "- after - min(before, ", "test_runtime"),
     ("features/_dict_transform.py", "return _merged(rows) if unchecked else rows", "return rows", "test_runtime"),
     ("estimators/crf/crfsuite_writer.py", "last = used & (sizes <= 12 * (k + 1))", "last = used & (sizes < 12 * (k + 1))", "test_crfsuite_writer"),
     ("features/_dict_transform.py", "if isinstance(x, Mapping) or is_table(x) else x", "if False else x", "test_frames"),
@@ -582,7 +582,7 @@ FAULTS = [
     ("inference/kernels/_expectation.pyx", "Et.expected += Et.n_entries", "Et.expected += 0", "test_block_transitions"),
     ("inference/kernels/_expectation.pyx", "if not has_entries(&matrices, t):", "if True:", "test_block_transitions"),
     ("inference/kernels/_expectation.pyx", "matrices.expected[r * matrices.n_entries + p] +=", "matrices.expected[p] +=", "test_block_transitions"),
-    ("runtime.py", "[0], n, held=True)", "[0], n)", "test_last_rows"),
+    ("runtime.py", ", n, held=True)", ", n)", "test_last_rows"),
     ("inference/kernels/_online.pyx", "if self.marginal:\n            self.retrace()\n            return", "if False:\n            return", "test_online_marginals"),
     ("inference/kernels/_online.pyx", "share[b] * self.costs[b, a]", "share[b] * self.costs[a, b]", "test_online_marginals"),
     # Rows that are read again
