@@ -8,7 +8,8 @@ memory of the weights, for one transition feature a token. scores: CoNLL-2000 (s
 Treebank (accuracy), OCR letters (accuracy, trained on fold 0, and on nine folds) and documents with
 contact information (span F1); what is chosen for each model (penalty, scale) is chosen on the last
 quarter of the shuffled training part. peers: the same template, model and penalty by Wapiti and by
-CRF++ (crf_learn and crf_test, for example of the package crfpy), if they are installed. N: how many
+CRF++ (crf_learn and crf_test, for example of the package crfpy), if they are installed; the package
+libwapiti has Wapiti's source. N: how many
 sentences to train on, for less time.
 """
 
@@ -276,8 +277,9 @@ def peers(n, commands):
 
         for name, program in found.items():
             for arguments in PEERS[name]:
-                report(name, *run_peer(name, program, arguments, lines, X, y, X_test))
-        for tol in (1e-4, 1e-2):
+                done = run_peer(name, program, arguments, lines, X, y, X_test)
+                report(" ".join([name, *arguments]), *done)
+        for tol in (1e-4, 1e-3, 1e-2):
             began = process_time()
             features = TemplateFeatures(lines, columns=["w", "pos"], boundary="mark", bos_eos=False)
             model = CRFTagger(l2=0.5, boundaries=False, tol=tol, n_jobs=1, **ALL)
@@ -286,9 +288,9 @@ def peers(n, commands):
             report(f"sklseq, tol={tol:g}", time, model.n_iter_, model.objective_, labels)
 
 
-# Options of training with l2 = 1 / 2, to a certain end and, of CRF++, by default.
+# Options of training with l2 = 1 / 2, until the objective no longer changes and by default.
 PEERS = {
-    "wapiti": (["-t", "1", "-a", "l-bfgs", "-1", "0", "-2", "1", "-e", "1e-7", "-w", "0"],),
+    "wapiti": (["-1", "0", "-2", "1", "-e", "1e-7", "-w", "0"], ["-1", "0", "-2", "1"]),
     "crf++": (["-c", "1", "-e", "1e-6"], ["-c", "1"]),
 }
 
