@@ -166,7 +166,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         model of the objective checks the estimate. It proves nothing, and for more weights, with
         columns of very different units, estimates can be too low: scale these columns.
     warm_start : bool, default=False
-        Whether ``fit`` starts from the weights of the previous one.
+        Whether ``fit`` starts from the weights of the previous one. Weights that its
+        constraints forbade start at 0.
     early_stopping : bool, default=False
         Whether to set sequences aside, stop when their score no longer rises, and keep the
         weights with which it was highest.

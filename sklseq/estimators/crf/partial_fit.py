@@ -34,7 +34,7 @@ from sklseq.estimators.validation import check_same_roles, other_width, read_seq
 from sklseq.estimators.weights import dense_weights
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.objectives.likelihood.stochastic import Batch, StochasticLikelihood
-from sklseq.objectives.scores.score_map import ScoreMap, Support, Weights
+from sklseq.objectives.scores.score_map import ScoreMap, Support, Weights, without_forbidden
 from sklseq.objectives.scores.transition_features import (
     allowed_triples,
     possible_triples,
@@ -130,8 +130,8 @@ def fit_blocks(
         raise ValueError("X must hold at least one row of positive weight; got 0.")
     allowed = resolve_constraints(tagger.constraints, later.classes_)
     for name, mask in (("start_", allowed.start), ("end_", allowed.end)):
-        none = np.where(mask, 0.0, -np.inf).astype(later.coef_.dtype)
-        setattr(later, name, getattr(tagger, name, none))
+        weights = without_forbidden(getattr(tagger, name, np.zeros(len(mask))))
+        setattr(later, name, np.where(mask, weights, -np.inf).astype(later.coef_.dtype))
     later.n_iter_, later.objective_ = getattr(tagger, "n_iter_", 0) + 1, sum(losses)
     later.loss_curve_ = [*getattr(tagger, "loss_curve_", ()), later.objective_]
     return vars(later)
@@ -285,13 +285,18 @@ def _attributes_after(
 def _set_squares_of_triples(
     tagger: Any, stochastic: StochasticLikelihood, squares: tuple | None
 ) -> None:
-    # Sums of earlier batches; new weights start as in `_attributes_after`.
+    # Sums of earlier batches; new weights start as in `_attributes_after`, and weights that
+    # constraints forbid by now are dropped.
     triples, of_triples = stochastic.scores.features.triples, stochastic.squares[3]
     of_triples[:] = FIRST_SQUARE
+    known = sums = np.zeros(0, dtype=np.int64)
     if squares is not None:
-        of_triples[np.searchsorted(triples, squares[2])] = squares[3]
+        known, sums = squares[2:]
     elif hasattr(tagger, "coef_"):
-        of_triples[np.searchsorted(triples, triples_of(tagger.transition_coef_))] = FITTED
+        known = triples_of(tagger.transition_coef_)
+        sums = np.full(len(known), FITTED)
+    kept = np.isin(known, triples)
+    of_triples[np.searchsorted(triples, known[kept])] = sums[kept]
 
 
 def _squares_after(stochastic: StochasticLikelihood) -> tuple:

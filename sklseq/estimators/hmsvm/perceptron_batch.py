@@ -19,7 +19,7 @@ from sklseq.estimators.validation import (
 )
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.objectives.margin.hinge import StructuredHinge
-from sklseq.objectives.scores.score_map import Weights
+from sklseq.objectives.scores.score_map import Weights, without_forbidden
 
 UPDATES = "_perceptron_updates"  # attribute with the state from which the next batch continues
 
@@ -148,10 +148,10 @@ def _read(tagger: Any, X, y, classes, sample_weight) -> RowSource:
 def _start_from(objective: StructuredHinge, parts: tuple[np.ndarray, ...]) -> None:
     a, L, w = objective.kernel.arrays, objective.n_labels, Weights(*parts[:4])
     a["W"][:, :L] = w.coef[objective.source.order]
-    a["score"][:L, :L] += w.transition  # -inf: forbidden, now or before
+    a["score"][:L, :L] += without_forbidden(w.transition)
     a["score_t"][...] = a["score"].T
-    a["start"][:L] += w.start
-    a["end"][:L] += w.end
+    a["start"][:L] += without_forbidden(w.start)
+    a["end"][:L] += without_forbidden(w.end)
     if objective.features is not None:
         a["v"][:] = parts[4]
 
@@ -165,7 +165,7 @@ def _updates_after(
     if before is not None:  # changes of this batch come n sequences later
         for total, old, now, then in zip(late, before.late, w, before.w):
             moved = np.isfinite(now)
-            total[moved] += old[moved] + n * (now[moved] - then[moved])
+            total[moved] += old[moved] + n * (now[moved] - without_forbidden(then)[moved])
     return Updates(n + objective.n_updates, w, late, triples)
 
 

@@ -187,7 +187,8 @@ class SemiCRFSegmenter(
         for the hinge loss. Sequences are shuffled into folds in an order that does not depend on
         ``random_state``.
     warm_start : bool, default=False
-        Whether ``fit`` starts from the weights of the previous one. Not for the hinge loss.
+        Whether ``fit`` starts from the weights of the previous one. Weights that its
+        constraints forbade start at 0. Not for the hinge loss.
     n_jobs : int or None, default=None
         Threads, in training and prediction.
     verbose : int, default=0

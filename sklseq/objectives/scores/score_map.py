@@ -246,6 +246,14 @@ class Chain(Transitions):
     v: np.ndarray
 
 
+def without_forbidden(weights: np.ndarray) -> np.ndarray:
+    """Weights of transitions, starts or ends, 0 where they are -inf since constraints forbade them.
+
+    Training that goes on with other constraints starts there as with new weights.
+    """
+    return np.where(np.isneginf(weights), 0, weights)
+
+
 class ScoreMap:
     """Weights to potentials (A), and residuals to gradient (its transpose).
 
@@ -506,15 +514,14 @@ class ScoreMap:
     def pack(self, weights: Weights, of_triples: sparse.csr_matrix | None = None) -> np.ndarray:
         """The inverse of :meth:`unpack`, and of :meth:`unpack_triples` for ``of_triples``.
 
-        Weights that are not trained are dropped.
+        Weights that are not trained are dropped. Those that other constraints forbade are 0.
         """
         w = self.new_vector()
         w[: self.n_state] = self.design.pack(padded_rows(weights.coef).astype(self.dtype))
         a, b, c, d = self.ends
-        # Forbidden transitions are not in w, so their -inf is dropped.
-        w[a:b] = weights.transition.reshape(-1)[self.transition_at]
-        w[b:c] = weights.start[self.start_at]
-        w[c:d] = weights.end[self.end_at]
+        w[a:b] = without_forbidden(weights.transition).reshape(-1)[self.transition_at]
+        w[b:c] = without_forbidden(weights.start)[self.start_at]
+        w[c:d] = without_forbidden(weights.end)[self.end_at]
         if self.features is not None and of_triples is not None:
             w[d:] = self.features.pack(of_triples)
         return w
