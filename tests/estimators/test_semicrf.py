@@ -1,5 +1,6 @@
 """SemiCRFSegmenter: gradients, the chain that it generalises, every answer, bad input."""
 
+import itertools
 import pickle
 import re
 
@@ -524,11 +525,36 @@ def test_bad_parameters(parameters, message):
         SemiCRFSegmenter(**parameters).fit(X, y)
 
 
-def test_one_label_warns():
+@pytest.mark.parametrize(
+    ("parameters", "y"),
+    [
+        ({}, [[]]),
+        ({"outside": "x"}, [[(0, 2, "x")]]),
+        ({"outside": None, "max_segment_length": 1}, [[(0, 1, "a"), (1, 2, "a")]]),
+    ],
+)
+def test_one_segmentation_warns(parameters, y):
     X = Sequences(np.ones((2, 1)), [0, 2])
     with pytest.warns(UserWarning, match="one label only"):
-        model = SemiCRFSegmenter(outside=None).fit(X, [[(0, 2, "a")]])
-    assert model.predict(X)[0] == [(0, 2, "a")]
+        model = SemiCRFSegmenter(**parameters).fit(X, y)
+    drawn = model.sample(X, 50)[0]
+    assert all(one == drawn[0] for one in drawn)
+
+
+@pytest.mark.parametrize("outside", [None, "O"])
+@pytest.mark.parametrize("longest", [None, 2])
+@pytest.mark.filterwarnings("error")
+def test_one_label_of_several_segmentations_does_not_warn(outside, longest):
+    # Words of a text without spaces: a word of one or two steps begins where the column is 1.
+    rng = np.random.default_rng(0)
+    begins = [np.where(np.arange(6) % 2 == 0, 1, rng.integers(0, 2, 6)) for _ in range(20)]
+    cuts = [[*np.flatnonzero(x).tolist(), 6] for x in begins]
+    y = [[(a, b, "W") for a, b in itertools.pairwise(one)] for one in cuts]
+    tokens = [x.reshape(-1, 1) for x in begins]
+    X = SegmentPotentials.from_tokens([np.hstack([x, 1 - x]) for x in tokens], kinds=[1])
+    model = SemiCRFSegmenter(outside=outside, max_segment_length=longest).fit(X, y)
+    assert len({tuple(one) for one in model.sample(X[[0]], 50, random_state=0)[0]}) > 1
+    assert model.score(X, y) > 0.9
 
 
 def test_segments_without_features_are_refused():

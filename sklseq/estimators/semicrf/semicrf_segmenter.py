@@ -355,7 +355,7 @@ class SemiCRFSegmenter(
         return self._set(problem, result, temperature)
 
     def _set(self, problem, result, temperature: float) -> SemiCRFSegmenter:
-        self._warn(result, problem.classes)
+        self._warn(result, problem)
         self.__dict__.pop("feature_names_in_", None)  # left from an earlier fit
         vars(self).update(problem.attributes(result.w))
         self.n_iter_, self.objective_ = result.n_iter, result.value
@@ -422,8 +422,10 @@ class SemiCRFSegmenter(
                 f"{n}. Use fewer folds, or None."
             )
 
-    def _warn(self, result, classes: np.ndarray) -> None:
-        warn_one_label(classes)
+    def _warn(self, result, problem) -> None:
+        # One label is enough where segments of it differ in length, as words of a text do.
+        if (label_limits(problem.classes, problem.longest, self.outside) == 1).all():
+            warn_one_label(problem.classes)
         if not result.converged and "callback" not in result.message:
             warnings.warn(
                 f"SemiCRFSegmenter did not converge in max_iter={self.max_iter} iterations "
