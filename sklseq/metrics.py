@@ -22,7 +22,12 @@ from sklearn.metrics import make_scorer
 
 from sklseq._lib.checks import check_number, is_number
 from sklseq.data.labels import as_label_sequences, locate
-from sklseq.data.segment_labels import empty_lists, holds_segments, segments_to_labels
+from sklseq.data.segment_labels import (
+    empty_lists,
+    holds_segments,
+    read_triple,
+    segments_to_labels,
+)
 from sklseq.data.sequences import check_sample_weight
 from sklseq.data.span_labels import Spans, find_spans
 from sklseq.data.strict_spans import check_mode, find_strict_spans
@@ -327,21 +332,30 @@ def _of_segments(y_true: Any, y_pred: Any, mode: str) -> tuple[Any, Any]:
         )
     # A side without any label is read as empty lists of segments.
     segments = [is_one or not any(map(len, y)) for is_one, y in zip(segments, sides)]
+    read = [
+        [_triples(x, s, name) for s, x in enumerate(y)] if is_one else y
+        for is_one, y, name in zip(segments, sides, ("y_true", "y_pred"))
+    ]
     stops = [
-        [max((segment[1] for segment in x), default=0) if is_one else len(x) for x in y]
-        for is_one, y in zip(segments, sides)
+        [max((stop for _, stop, _ in x), default=0) if is_one else len(x) for x in y]
+        for is_one, y in zip(segments, read)
     ]
     lengths = list(map(max, *stops)) if all(segments) else stops[segments.index(False)]
     true, predicted = (
         [_write(x, n, s, name) for s, (x, n) in enumerate(zip(y, lengths))] if is_one else y
-        for is_one, y, name in zip(segments, sides, ("y_true", "y_pred"))
+        for is_one, y, name in zip(segments, read, ("y_true", "y_pred"))
     )
     return true, predicted
 
 
+def _triples(segments: Any, s: int, name: str) -> list[tuple[int, int, str]]:
+    triples = (read_triple(one, s, k, name) for k, one in enumerate(segments))
+    return [triple for triple in triples if triple[2] != "O"]
+
+
 def _write(segments: list, n: int, s: int, name: str) -> NDArray:
     try:
-        return segments_to_labels([x[:3] for x in segments if x[2] != "O"], n)
+        return segments_to_labels(segments, max(n, 0))
     except ValueError as error:
         raise ValueError(f"Sequence {s} of {name}: {error}") from None
 

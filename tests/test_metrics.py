@@ -566,6 +566,24 @@ def test_segments_where_they_have_no_score():
         span_f1([["B-a"]], [[(0, 2, "a")]])
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        (0.0, 2.0, "x"), (0, 2.5, "x"), (True, 2, "x"), ("0", "2", "x"), (0, None, "x"), (0, 1),
+        (0, 2, 3), (0, 2, None), (0, 2, np.nan), (0, 2, ["x"]), "B-x", 7, None,
+    ],
+    ids=repr,
+)  # fmt: skip
+@pytest.mark.parametrize("side", ["y_true", "y_pred"])
+def test_wrong_segments_are_named(wrong, side):
+    right = [[(0, 1, "x")], [(0, 2, "x")]]
+    sides = {"y_true": right, "y_pred": right} | {side: [right[0], [(0, 1, "x"), wrong]]}
+    message = f"^Segment 1 of sequence 1 of {side} must be .start, stop, label., two integers"
+    for metric in (span_f1, span_report):
+        with pytest.raises(ValueError, match=message):
+            metric(**sides)
+
+
 @pytest.mark.parametrize("form", ["segments", "labels"])
 def test_scorers_of_spans_take_a_segmenter(form):
     X = [np.eye(2), np.eye(2)[[0, 0, 1]]] * 3

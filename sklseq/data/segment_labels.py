@@ -16,6 +16,7 @@ from sklseq.data.labels import (
     as_label_sequences,
     check_counts,
     check_lengths,
+    is_missing,
     locate,
     type_kind,
     what_else,
@@ -100,7 +101,7 @@ def read_queries(
         )
     kind = type_kind(type(types[0])) if types else "string"
     rows = [
-        (s, *_query(one, s, k, kind))
+        (s, *read_triple(one, s, k, kind=kind))
         for s, several in enumerate(segments)
         for k, one in enumerate(several if hasattr(several, "__iter__") else [several])
     ]
@@ -116,12 +117,15 @@ def read_queries(
     return sequence, start, stop, code
 
 
-def _query(segment: Any, s: int, k: int, kind: str | None) -> tuple[int, int, Any]:
+def read_triple(
+    segment: Any, s: int, k: int, name: str = "segments", kind: str | None = "string"
+) -> tuple[int, int, Any]:
+    """Segment k of sequence s of ``name``, checked; items after the label are ignored."""
     triple = segment[:3] if isinstance(segment, (list, tuple)) else segment
     found = _as_triple(triple, kind)
     if found is None:
         raise ValueError(
-            f"Segment {k} of sequence {s} of segments must be (start, stop, label), two integers "
+            f"Segment {k} of sequence {s} of {name} must be (start, stop, label), two integers "
             f"and {'an' if kind == 'integer' else 'a'} {kind}; got {segment!r}."
         )
     return found
@@ -141,7 +145,7 @@ def read_segments(
 ) -> Segments:
     """Segments of all sequences, from (start, stop, label) lists or IOB2 labels.
 
-    ``unknown``: whether lists may have None as a label.
+    ``unknown``: whether lists may have None, NaN or pandas.NA as a label.
 
     Steps between segments, and segments of the outside label, become segments of length one with
     the label ``outside``; with ``outside=None``, there must be no gap.
@@ -290,8 +294,9 @@ def _given(start: int, stop: int, label: str) -> tuple:
 
 
 def check_triple(segment: Any, s: int, k: int, unknown: bool = False) -> tuple[int, int, str]:
-    """Check segment k of sequence s of y; with ``unknown``, the label None becomes ``UNKNOWN``."""
-    is_unknown = isinstance(segment, (list, tuple)) and len(segment) == 3 and segment[2] is None
+    """Check segment k of sequence s of y; with ``unknown``, a missing label becomes ``UNKNOWN``."""
+    is_triple = isinstance(segment, (list, tuple)) and len(segment) == 3
+    is_unknown = is_triple and is_missing(segment[2])
     found = _as_triple((*segment[:2], UNKNOWN) if is_unknown and unknown else segment)
     if found is None:
         label = "a string, or None for steps whose segments are unknown" if unknown else "a string"

@@ -150,6 +150,19 @@ def test_forms_of_unknown_stretches():
 
 
 @pytest.mark.filterwarnings("ignore:y holds one label only")
+@pytest.mark.parametrize("missing", [np.nan, np.float32("nan"), float("nan"), "pandas.NA"])
+def test_labels_of_unknown_stretches(missing):
+    if missing == "pandas.NA":
+        missing = pytest.importorskip("pandas").NA
+    X = [np.eye(4), np.eye(4)[[1, 2]]]
+    first, other = (
+        SemiCRFSegmenter().fit(X, [[(0, 2, "a"), (2, 4, label)], [(0, 1, label), (1, 2, "b")]])
+        for label in (None, missing)
+    )
+    assert first.classes_.tolist() == other.classes_.tolist() == ["a", "b"]
+    assert_allclose(first.coef_, other.coef_)
+
+
 def test_no_segment_goes_over_a_border_between_unknown_stretches():
     X = Sequences.from_list([np.eye(2)] * 2)
     segmenter = SemiCRFSegmenter(l2=1, tol=1e-9, outside=None)

@@ -325,9 +325,9 @@ class SemiCRFSegmenter(
             SegmentPotentials.
         y : list of lists of (start, stop, label), or of IOB2 label sequences
             Half-open segments in order. Steps without a segment are ``outside``. The label None
-            marks a range of steps whose segments are unknown: -log p(segments_s | x_s) is then -log
-            of the probability of all segmentations with the known segments. This needs
-            ``loss="log"``, and the minimum is a local one.
+            (or NaN, pandas.NA) marks a range of steps whose segments are unknown: -log
+            p(segments_s | x_s) is then -log of the probability of all segmentations with the known
+            segments. This needs ``loss="log"``, and the minimum is a local one.
         sample_weight : array-like of shape (n_sequences,), optional
 
         Returns
