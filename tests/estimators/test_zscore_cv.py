@@ -219,7 +219,7 @@ def test_systems_that_are_not_solved_are_named(monkeypatch):
     X, y = make_data(0, n=20)
     factorise = zscore_problem._factorise
 
-    def unsolved(tagger, sample, ridge, threads):
+    def unsolved(tagger, sample, ridge, threads, start=None):
         system, result = factorise(tagger, sample, ridge, threads)
         return system, result._replace(converged=ridge > 1)
 
