@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from numpy.testing import assert_equal
+from numpy.testing import assert_allclose, assert_equal
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -77,6 +77,29 @@ def test_a_stream_gives_the_segments_and_times_of_decode(model, rule):
             predicted = decoder.estimator_.predict([x])[0]
             assert labels == list(segments_to_labels(predicted, n))
     assert found > 5
+
+
+def test_of_segmentations_that_tie_one_of_the_best_is_chosen():
+    # Tenths of few values: many segmentations have the same score, up to rounding.
+    rng, others = np.random.default_rng(0), 0
+    X, y = [np.eye(3)] * 2, [[(0, 1, "a"), (1, 3, "b")], [(0, 2, "b")]]
+    for outside in (None, "O"):
+        y = y if outside else [[*y[0]], [*y[1], (2, 3, "a")]]
+        segmenter = SemiCRFSegmenter(outside=outside, max_iter=1, tol=1e9).fit(X, y)
+        decoder = OnlineDecoder(FrozenEstimator(segmenter), strategy="closure").fit(X, y)
+        for _ in range(20):
+            for name in ("coef_", "transition_", "start_", "end_", "intercept_"):
+                weights = getattr(segmenter, name)
+                setattr(segmenter, name, rng.integers(-2, 3, weights.shape) / 10)
+            x = [rng.integers(0, 2, (6, 3)).astype(float) for _ in range(5)]
+            best = segmenter.predict(x)
+            found = [segments for segments, _ in segmenter.decode_closure(x)]
+            others += found != best
+            scores = [segmenter.predict_log_proba_sequence(x, one) for one in (best, found)]
+            assert_allclose(*scores, atol=1e-9)
+            labels = [segments_to_labels(one, 6).tolist() for one in found]
+            assert [list(one) for one in decoder.decode(x).labels] == labels
+    assert others > 0
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)

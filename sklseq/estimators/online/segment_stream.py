@@ -67,7 +67,8 @@ class SegmentStream:
     is pending after ``max_latency`` or ``lag`` further tokens, the first segment of the best
     segmentation so far is emitted; it ends at the newest token at the latest. The following steps
     are decoded given its label. Segments of the outside label are left out. A failed call changes
-    nothing. It can be pickled. A call during another call of the same stream raises RuntimeError.
+    nothing. It can be pickled, with its model; it has no checkpoints. A call during another call of
+    the same stream raises RuntimeError.
 
     Parameters
     ----------
