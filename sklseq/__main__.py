@@ -32,8 +32,8 @@ from sklseq.datasets._conll import (
 )
 from sklseq.datasets._conll_batches import conll_batches
 
-TAGGERS = ("CRFTagger", "HMSVMTagger", "ZScoreTagger")
-EXTRACTORS = ("TemplateFeatures", "TokenFeatures")
+TAGGERS = ("CRFTagger", "HMSVMTagger", "ZScoreTagger", "SemiCRFSegmenter")
+EXTRACTORS = ("TemplateFeatures", "TokenFeatures", "SegmentFeatures")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -115,7 +115,10 @@ def _add_train(commands: Any) -> None:
     train.add_argument(
         "--templates", metavar="FILE", help="template file of CRF++ or Wapiti, for TemplateFeatures"
     )
-    train.add_argument("--tagger", choices=TAGGERS, default=TAGGERS[0], help="default CRFTagger")
+    train.add_argument(
+        "--tagger", choices=TAGGERS, default=TAGGERS[0],
+        help="default CRFTagger; SemiCRFSegmenter reads labels in IOB2 as segments",
+    )  # fmt: skip
     train.add_argument(
         "--set", type=_assignment, action="append", default=[], metavar="NAME=VALUE",
         help="a parameter of the tagger (l2=0.1), or of the features (features__boundary=mark)",
@@ -256,23 +259,41 @@ def _new_model(args: argparse.Namespace) -> Any:
     from sklearn.pipeline import Pipeline
 
     import sklseq
-    from sklseq.features import TemplateFeatures, TokenFeatures, WindowFeatures
 
-    if args.features == "TokenFeatures" and args.templates:
-        raise UsageError("--templates is for --features TemplateFeatures; leave one of them out.")
-    if args.dev is not None and args.tagger != "CRFTagger":
-        raise UsageError("--dev is for --tagger CRFTagger; leave one of them out.")
-    extractor: Any = WindowFeatures(TokenFeatures())
-    if args.features != "TokenFeatures":
-        extractor = TemplateFeatures(_template_text(args))
+    _check_parts(args)
     tagger = getattr(sklseq, args.tagger)()
-    model = Pipeline([("features", extractor), ("tagger", tagger)])
+    model = Pipeline([("features", _new_extractor(args)), ("tagger", tagger)])
     known = {name.removeprefix("tagger__"): name for name in model.get_params() if "__" in name}
     for name, value in args.set:
         if name not in known:
             raise UsageError(f"--set: {name!r} is not one of the parameters {', '.join(known)}.")
         model.set_params(**{known[name]: value})
     return model
+
+
+def _check_parts(args: argparse.Namespace) -> None:
+    """Raise an error if the extractor or an option does not fit the tagger, or each other."""
+    segments = args.tagger == "SemiCRFSegmenter"
+    if args.features not in (None, "TemplateFeatures") and args.templates:
+        raise UsageError("--templates is for --features TemplateFeatures; leave one of them out.")
+    if args.dev is not None and args.tagger != "CRFTagger":
+        raise UsageError("--dev is for --tagger CRFTagger; leave one of them out.")
+    if args.features == "SegmentFeatures" and not segments:
+        raise UsageError(
+            "--features SegmentFeatures is for --tagger SemiCRFSegmenter; give both, or neither."
+        )
+    if args.export is not None and segments:
+        raise UsageError("--export writes no SemiCRFSegmenter; leave one of them out.")
+
+
+def _new_extractor(args: argparse.Namespace) -> Any:
+    from sklseq.features import SegmentFeatures, TemplateFeatures, TokenFeatures, WindowFeatures
+
+    if args.features == "TokenFeatures":
+        return WindowFeatures(TokenFeatures())
+    if args.features == "SegmentFeatures":
+        return SegmentFeatures(TokenFeatures())
+    return TemplateFeatures(_template_text(args))
 
 
 def _stop_early(tagger: Any, n_train: int, n_dev: int) -> None:
@@ -325,9 +346,11 @@ def _check_templates(path: str, extractor: Any) -> None:
 
 def _name_columns(extractor: Any, names: list[str]) -> None:
     """Set the columns to read, unless ``--set`` does: all, or the first for TokenFeatures."""
-    from sklseq.features import WindowFeatures
+    from sklseq.features import SegmentFeatures, WindowFeatures
 
-    if isinstance(extractor, WindowFeatures):
+    if isinstance(extractor, SegmentFeatures) and extractor.columns is None:
+        extractor.set_params(columns=names[0])
+    if isinstance(extractor, (SegmentFeatures, WindowFeatures)):
         extractor, names = extractor.extractor, names[:1]
     if extractor.columns is None:
         extractor.set_params(columns=names)

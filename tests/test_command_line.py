@@ -235,6 +235,26 @@ def test_confidence_is_the_probability_of_the_label(run, files):
     assert exported[0] == 0
 
 
+@pytest.mark.parametrize("features", ["TemplateFeatures", "SegmentFeatures"])
+def test_segmenters_are_trained_on_iob2(run, files, features):
+    X, y = read(files, "train.txt")
+    options = f"--tagger SemiCRFSegmenter --features {features} --set tol=0.1"
+    assert run(f"train -m trained {options} --columns w,newline train.txt")[0] == 0
+    extractor = TemplateFeatures(columns=["w", "newline"])
+    if features == "SegmentFeatures":
+        extractor = SegmentFeatures(TokenFeatures(columns=["w"]), columns="w")
+    model = make_pipeline(extractor, SemiCRFSegmenter(tol=0.1))
+    model.fit(X, [labels_to_segments(labels) for labels in y])
+    X = read(files, "test.txt.xz")[0]
+    expected = [segments_to_labels(s, len(x["w"])) for s, x in zip(model.predict(X), X)]
+    assert any((labels != "O").any() for labels in expected)
+    code, out, _ = run("tag -m trained test.txt.xz")
+    assert code == 0
+    assert_same(labels_of(out), expected)
+    assert run("evaluate -m trained test.txt.xz")[0] == 0
+    assert run("inspect -m trained")[0] == 0
+
+
 def test_segmenters_write_labels(run, files):
     X, _ = read(files, "words.txt", ["w"])
     model = pickle.loads((files / "segments").read_bytes())
@@ -338,6 +358,9 @@ def test_columns_are_answered_while_they_are_written(files):
         ("train -m m --encoding utf-9 words.txt", 2, "'utf-9' is not the name of an encoding"),
         ("train -m m --features TokenFeatures --templates templates words.txt", 2, "leave one"),
         ("train -m m --dev words.txt --tagger ZScoreTagger words.txt", 2, "leave one of them out"),
+        ("train -m m --features SegmentFeatures words.txt", 2, "SegmentFeatures is for --tagger"),
+        ("train -m m --export e --tagger SemiCRFSegmenter words.txt", 2, "leave one of them out"),
+        ("train -m m --tagger SemiCRFSegmenter plain.txt", 1, "of the form 'B-type' or 'I-type'"),
         ("train -m m --dev train.txt words.txt", 1, "train.txt has 3 columns, and words.txt 2;"),
         ("train -m m --columns ,pos words.txt", 2, "must be names separated by commas; got ',pos'"),
         (
