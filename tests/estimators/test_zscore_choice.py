@@ -144,6 +144,18 @@ def test_of_large_data_one_part_is_trained_on_and_another_decoded(kernel, monkey
         assert 9_940 < lengths[test].sum() < 10_060
 
 
+@pytest.mark.parametrize(("n", "length"), [(5, 3_000), (6, 9_000), (10, 20_000), (40, 2_000)])
+def test_of_long_sequences_one_at_least_is_decoded(n, length):
+    rng = np.random.default_rng(n)
+    X = Sequences(rng.normal(size=(n * length, 1)), np.arange(n + 1) * length)
+    y = list(rng.integers(0, 2, (n, length)))
+    problem = problem_of(ZScoreTagger(), X, y)
+    ((train, test),) = transition_choice._folds(problem)
+    assert len(test) > 0
+    assert not np.intersect1d(train, test).size
+    assert losses(problem, train, test).shape == (len(RULES), len(test) * length)
+
+
 @pytest.mark.parametrize(
     ("options", "kind"),
     [({"refine": 1}, "covariance"), ({"transition_weight": 0.3}, "covariance"),

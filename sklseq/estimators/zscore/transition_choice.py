@@ -69,7 +69,7 @@ def _folds(problem: ZScoreProblem) -> list[tuple[np.ndarray, np.ndarray]]:
     n_train = max(FRACTION * n_rows, TRAINED * few)
     n_test = np.clip(DECODED / problem.sample.n_labels**2, LEAST, MOST)
     a, b = np.searchsorted(ends, [n_train, n_train + n_test]) + 1
-    return [(order[:a], order[a:b])] if a < len(order) else []
+    return [(order[:a], order[a : max(b, a + 1)])] if a < len(order) else []
 
 
 def _in_pieces(problem: ZScoreProblem) -> ZScoreProblem:
