@@ -69,7 +69,8 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
     loss : {"hamming"}, array-like, dict, callable or None, default="hamming"
         As in :class:`ZScoreTagger`.
     transitions : {"information", "covariance"}, default="information"
-        As in :class:`ZScoreTagger`, whose default "covariance" is the method of the paper.
+        As in :class:`ZScoreTagger`, whose default "auto" chooses; "covariance" is the method of the
+        paper.
     class_weight : dict, "balanced" or None, default=None
         As in :class:`ZScoreTagger`; "balanced" is computed for each fold, or from all rows with
         leave-one-out.
