@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.class_weight import compute_class_weight
 
@@ -17,7 +16,6 @@ from sklseq.data.sequences import (
     Sequences,
     as_numbers,
     is_sparse,
-    made_of_ones,
     pack,
     read_form,
 )
@@ -215,95 +213,6 @@ def warn_one_label(classes: np.ndarray) -> None:
             UserWarning,
             stacklevel=3,
         )
-
-
-# Magnitude of features, and their effect on a score, below which they are said to be too small.
-SMALL, NO_EFFECT = 1e-2, 1e-2
-# Ratio of the sizes of a column and of the largest one below which the column is rounding.
-ROUNDING = 1e-14
-# Rows that are looked at first: mostly no column is small in these, so none is in all rows.
-FIRST_ROWS = 4096
-
-
-def warn_small_columns(
-    rows: Any, weights: np.ndarray, ridge: float, penalty: str, n: int | None = None
-) -> None:
-    """Warn if the penalty, of curvature ``ridge``, leaves small columns of X without an effect.
-
-    A weight of a column is at most ω · n · m / ridge at the minimum, if n rows have values of at
-    most m and weights of at most ω, so the column adds at most ω · n · m² / ridge to a score.
-    ``n``: the number of rows, if several share one of ``rows``.
-    """
-    sizes = _small_columns(rows)
-    if not sizes.any():
-        return
-    n = rows.shape[0] if n is None else n
-    columns = np.argsort(sizes, kind="stable")
-    columns = columns[sizes[columns] > 0]
-    effects = float(weights.max(initial=0)) * n * np.square(sizes[columns])
-    without = columns[np.cumsum(effects) < NO_EFFECT * ridge]
-    if len(without):
-        which = "The columns of X"
-        if len(without) < (sizes != 0).sum():
-            shown = ", ".join(map(str, np.sort(without)[:3])) + ", ..." * (len(without) > 3)
-            which = f"Of {rows.shape[1]} columns of X, {len(without)} ({shown})"
-        warnings.warn(
-            f"{which} are at most {sizes[without].max():.1g} in size, where {penalty} leaves them "
-            "almost without weight: scale them, e.g. by PerToken(StandardScaler()).",
-            UserWarning,
-            stacklevel=4,
-        )
-
-
-def _small_columns(rows: Any) -> np.ndarray:
-    """Largest magnitude of each column: infinite if it is not below ``SMALL``, 0 if rounding."""
-    if made_of_ones(rows):
-        return np.zeros(0)
-    if sparse.issparse(rows):
-        stored = np.abs(rows.data)
-        if not (stored[stored > 0] < SMALL).any():
-            return np.zeros(0)
-        sizes = np.ravel(abs(rows).max(axis=0).toarray())
-    elif (_largest_of_columns(rows[:FIRST_ROWS]) >= SMALL).all():
-        return np.zeros(0)
-    else:
-        sizes = _largest_of_columns(rows)
-    # Columns of rounding are 0: those of principal components without variance, for example.
-    sizes[sizes < ROUNDING * sizes.max(initial=0)] = 0
-    return np.where(sizes < SMALL, sizes, np.inf)
-
-
-def _largest_of_columns(rows: np.ndarray) -> np.ndarray:
-    return np.maximum(rows.max(axis=0, initial=0), -rows.min(axis=0, initial=0))
-
-
-# Largest value of X, and its ratio to the root mean square of its column, from which training is
-# slowed down by the units, or by outliers.
-LARGE, FAR = 10.0, 20.0
-
-
-def scaling_advice(rows: Any) -> str:
-    """What to do about the column of the largest value; "" if the value is not large."""
-    if not (rows.nnz if sparse.issparse(rows) else rows.size):
-        return ""
-    values = rows.data if sparse.issparse(rows) else rows.ravel()
-    at = max(int(values.argmax()), int(values.argmin()), key=lambda k: abs(values[k]))
-    top = abs(float(values[at]))
-    if top <= LARGE:
-        return ""
-    column = int(rows.indices[at]) if sparse.issparse(rows) else at % rows.shape[1]
-    ratios = (rows[:, [column]].toarray() if sparse.issparse(rows) else rows[:, column]) / top
-    spread = float(np.sqrt(np.mean(np.square(ratios, dtype=np.float64))))
-    if FAR * spread >= 1:
-        return (
-            f", or scale the features, e.g. by PerToken(StandardScaler()): column {column} of X "
-            f"holds {values[at]:.3g}"
-        )
-    return (
-        f", or bring in outliers, which a StandardScaler leaves: column {column} of X holds "
-        f"{values[at]:.3g}, {1 / spread:.0f} times its root mean square. Clip it, take its log1p, "
-        "or use PerToken(QuantileTransformer())"
-    )
 
 
 def warn_new_attributes(

@@ -314,6 +314,7 @@ def test_few_rows_in_any_units_are_solved_to_tol(seed, units, offset, form):
     X = [form(x) for x in X]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "Of .* columns of X")  # of units and offsets
         tagger = HMSVMTagger(random_state=0).fit(X, y)
     assert tagger.dual_gap_ <= 0.01 * tagger.objective_
     is_large = not np.isscalar(units) or units > 1 or offset > 0

@@ -29,6 +29,7 @@ from sklseq.data.types import (
     SequencesLike,
 )
 from sklseq.estimators.base import BaseTagger
+from sklseq.estimators.column_units import scaling_advice, warn_columns
 from sklseq.estimators.token_explanation import ExplainMixin
 from sklseq.estimators.validation import (
     ATTRIBUTES_WARNED,
@@ -37,10 +38,8 @@ from sklseq.estimators.validation import (
     check_numbers,
     check_room,
     refuse_options,
-    scaling_advice,
     warn_new_attributes,
     warn_one_label,
-    warn_small_columns,
 )
 from sklseq.estimators.weights import dense_weights
 from sklseq.inference import entropy, sample
@@ -345,7 +344,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
             summary = source.summarise()
             if isinstance(source, RowSource):
                 rows, weights = source.X.rows, source.weights
-                warn_small_columns(rows, weights, 2 * self.l2, f"l2={self.l2}")
+                offset_cost = self.l2 * len(summary.classes) ** 2
+                warn_columns(rows, weights, 2 * self.l2, f"l2={self.l2}", offset_cost)
             if self.verbose:
                 print(f"[CRFTagger] gradient {source.plan.gradient!r}: {source.plan.why}")
             problem = CRFProblem(self, source, summary)

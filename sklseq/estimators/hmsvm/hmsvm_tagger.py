@@ -24,6 +24,7 @@ from sklseq.data.types import (
     RandomState,
     SequencesLike,
 )
+from sklseq.estimators.column_units import warn_columns
 from sklseq.estimators.hmsvm.margin_problem import PASSES, MarginProblem
 from sklseq.estimators.hmsvm.perceptron_batch import UPDATES, fit_batch
 from sklseq.estimators.kernel_functions import check_kernel
@@ -34,7 +35,6 @@ from sklseq.estimators.validation import (
     check_choices,
     check_numbers,
     warn_one_label,
-    warn_small_columns,
 )
 from sklseq.solvers import ROUNDING, SolverResult
 
@@ -348,7 +348,8 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         self._check_parameters()
         source = RowSource.read(X, y, sample_weight)
         if self.kernel == "linear" and self.solver != "perceptron":
-            warn_small_columns(source.X.rows, source.weights, 1 / self.C, f"C={self.C}")
+            offset_cost = len(source.classes) ** 2 / (2 * self.C)
+            warn_columns(source.X.rows, source.weights, 1 / self.C, f"C={self.C}", offset_cost)
         with Threads(self.n_jobs) as threads:
             problem = MarginProblem(self, source, threads=threads)
             try:

@@ -38,6 +38,7 @@ from sklseq.data.types import (
     TokensLike,
     ValidLike,
 )
+from sklseq.estimators.column_units import warn_columns
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
 from sklseq.estimators.semicrf.segment_explanation import SegmentExplanation, segment_terms
 from sklseq.estimators.semicrf.segment_source import (
@@ -55,7 +56,6 @@ from sklseq.estimators.validation import (
     nothing_to_score,
     other_width,
     warn_one_label,
-    warn_small_columns,
 )
 from sklseq.estimators.weights import WeightsMixin
 from sklseq.inference.chain.linear_chain import (
@@ -341,9 +341,12 @@ class SemiCRFSegmenter(
 
         source = SegmentSource.read(X, y, sample_weight, self.outside)
         potentials = source.potentials
-        warn_small_columns(
-            potentials.rows, source.weights, 2 * self.l2, f"l2={self.l2}", potentials.n_potentials
-        )
+        # An intercept of rows makes up for an offset; without, it is the transitions.
+        offset_cost = self.l2 * len(source.classes) ** (1 if source.of_tokens else 2)
+        warn_columns(
+            potentials.rows, source.weights, 2 * self.l2, f"l2={self.l2}", offset_cost,
+            potentials.n_potentials,
+        )  # fmt: skip
         problem = SegmentProblem(self, source)
         if self.calibrate is None:
             return self._set(problem, problem.solve(), 1.0)

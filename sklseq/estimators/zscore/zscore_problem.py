@@ -11,9 +11,10 @@ from sklseq._lib.callbacks import iteration_hook
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints, resolve_constraints
 from sklseq.data.sequences import row_positions
+from sklseq.estimators.column_units import warn_columns
 from sklseq.estimators.label_losses import resolve_loss
 from sklseq.estimators.sources.source import RowSource
-from sklseq.estimators.validation import check_magnitude, read_class_weight, warn_small_columns
+from sklseq.estimators.validation import check_magnitude, read_class_weight
 from sklseq.estimators.zscore.kernel_space import KernelSpace
 from sklseq.estimators.zscore.separate import FreeSystem, PathSystem, separate
 from sklseq.inference.chain.linear_chain import as_generator
@@ -220,11 +221,13 @@ def resolve_l2(tagger: Any, n_labels: int) -> float:
 
 
 def warn_columns_without_effect(tagger: Any, source: RowSource) -> None:
-    """Warn of columns that the ridge leaves without an effect, see ``warn_small_columns``."""
+    """Warn of columns that the ridge leaves without an effect, see ``warn_columns``."""
     if tagger.kernel == "linear":
         n_labels = len(source.classes)
         l2 = resolve_l2(tagger, n_labels)
-        warn_small_columns(source.X.rows, source.weights, 2 * n_labels * l2, f"l2={l2:.3g}")
+        # Without weights of the first label, no intercepts make up for an offset of all rows.
+        offset_cost = l2 * n_labels**2 + source.weights.sum() / 4
+        warn_columns(source.X.rows, source.weights, 2 * n_labels * l2, f"l2={l2:.3g}", offset_cost)
 
 
 def pair_rule(tagger: Any) -> PairRule:
