@@ -190,8 +190,9 @@ def array_of_labels(
     message = f"Label {_plain(labels[row])!r} of {name}, at {where}, {problem}"
     if any(map(is_partial, labels)):
         raise PartialLabelError(
-            f"{message[:-1]}, or leave the sequence out (CRFTagger, score of taggers and known= "
-            "read None, NaN and sets; SemiCRFSegmenter.fit reads segments of label None or NaN)."
+            f"{message[:-1]}, or leave the sequence out (CRFTagger, score of taggers, "
+            "standard_errors and known= read None, NaN and sets; SemiCRFSegmenter.fit reads "
+            "segments of label None or NaN)."
         )
     raise ValueError(message)
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from sklseq import HMSVMTagger, OnlineDecoder, Sequences, ZScoreTagger, metrics
+from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, Sequences, ZScoreTagger, metrics
 from sklseq.data.labels import PartialLabelError, as_label_sequences
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
+from sklseq.inspection import standard_errors
 
 NAN = float("nan")
 
@@ -102,3 +103,15 @@ def test_penalties_leave_padding_alone():
     assert_array_equal(psi, np.where(forbidden, -np.inf, 1))
     AllowedLabels.all(3).restrict(psi, 0)
     assert psi.dtype == np.float32
+
+
+@pytest.mark.parametrize("label", [None, np.nan, {"a", "b"}])
+def test_the_error_names_what_reads_partial_labels(label):
+    X, y = [np.eye(2)] * 2, [["a", label], ["b", "a"]]
+    message = r"CRFTagger, score of taggers, standard_errors and known= .*; SemiCRFSegmenter.fit"
+    with pytest.raises(PartialLabelError, match=message):
+        HMSVMTagger().fit(X, y)
+    tagger = CRFTagger().fit(X, y)
+    assert standard_errors(tagger, X, y, robust=True).coef.shape == (2, 2)
+    assert tagger.predict(X[:1], known=y[:1])[0][0] == "a"
+    assert tagger.score(X, y) >= 0
