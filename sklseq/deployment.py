@@ -14,10 +14,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.checks import check_choice
 from sklseq._lib.estimator import as_fitted
-from sklseq._lib.model_file import FIRST_VERSION, PAIRS_VERSION, new_file_name, write_model
+from sklseq._lib.model_file import (
+    FIRST_VERSION,
+    MARGINAL_VERSION,
+    PAIRS_VERSION,
+    new_file_name,
+    write_model,
+)
 from sklseq._lib.version import __version__
 from sklseq.data.types import PathLike
 from sklseq.estimators.base import BaseTagger
+from sklseq.estimators.crf.crf_tagger import DECODINGS
 from sklseq.estimators.weights import dense_weights
 from sklseq.features import (
     DictFeatures,
@@ -88,7 +95,8 @@ def export(model: BaseEstimator, path: PathLike, *, precision: str | None = None
     check_choice("precision", precision, _PRECISIONS)
     new_file_name(path)
     described = describe(model, precision)
-    write_model(path, described, PAIRS_VERSION if described["pairs"] else FIRST_VERSION)
+    version = PAIRS_VERSION if described["pairs"] else FIRST_VERSION
+    write_model(path, described, version if described["decode"] == "path" else MARGINAL_VERSION)
 
 
 def describe(model: Any, precision: str | None = None) -> dict[str, Any]:
@@ -99,11 +107,13 @@ def describe(model: Any, precision: str | None = None) -> dict[str, Any]:
     steps, coef, pairs = _steps_and_weights(tagger, steps, coef)
     parts = [_part(step) for step in steps]
     _check_weights(tagger, steps, coef, precision)
-    labels = tagger.classes_.tolist()
+    labels, decode = tagger.classes_.tolist(), getattr(tagger, "decode", "path")
+    check_choice("decode", decode, DECODINGS)
     return {
         "sklseq": __version__,
         "classes": labels,
         "probabilistic": hasattr(tagger, "predict_proba"),
+        "decode": decode,
         "columns": input_columns(model),
         "receptive_field": list(receptive_field(Pipeline([("all", s) for s in steps]))),
         "features": parts[0] if len(parts) == 1 else {"class": "Pipeline", "parts": parts},

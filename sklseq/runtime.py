@@ -108,6 +108,7 @@ class Decoder:
         self.classes_: list = model["classes"]
         self.columns_: list[str] | None = model.get("columns")
         self._probabilistic: bool = model["probabilistic"]
+        self._by_marginals = model.get("decode") == "marginal"
         self._field: tuple[float, float] = tuple(model["receptive_field"])
         self._features = _features_of(model["features"])
         ends = model["transition"], model["start"], model["end"]
@@ -152,8 +153,12 @@ class Decoder:
             The labels that the exported model predicts.
         """
         psi, offsets, entries = self._scores(X)
-        codes, scores = best_paths(psi, offsets, self._chain, entries)
-        check_paths(scores)
+        if self._by_marginals:
+            self._sums(psi, offsets, entries)
+            codes = psi[:, : self._chain.n_labels].argmax(axis=1)
+        else:
+            codes, scores = best_paths(psi, offsets, self._chain, entries)
+            check_paths(scores)
         labels = list(map(self.classes_.__getitem__, codes.tolist()))
         if len(offsets) == 2:
             return [labels]

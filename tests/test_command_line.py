@@ -106,10 +106,10 @@ def assert_same(found, expected):
     [
         ("", lambda: make_pipeline(TemplateFeatures(columns=["w", "newline"]), CRFTagger())),
         (
-            "--templates templates --set features__boundary=mark --set l2=0.1",
+            "--templates templates --set features__boundary=mark --set decode=marginal",
             lambda: make_pipeline(
                 TemplateFeatures(TEMPLATES, columns=["w", "newline"], boundary="mark"),
-                CRFTagger(l2=0.1),
+                CRFTagger(decode="marginal"),
             ),
         ),
         (

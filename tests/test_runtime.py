@@ -316,8 +316,8 @@ def test_damage_is_detected(tagger, tmp_path):
         with pytest.raises(ValueError, match=r"not an exported model|cut off"):
             runtime.load(path)
     rest = data[16:]
-    path.write_bytes(struct.pack("<8sII", data[:8], 3, zlib.crc32(rest)) + rest)
-    with pytest.raises(ValueError, match=r"version 3 of the layout.*install a newer one"):
+    path.write_bytes(struct.pack("<8sII", data[:8], 4, zlib.crc32(rest)) + rest)
+    with pytest.raises(ValueError, match=r"version 4 of the layout.*install a newer one"):
         runtime.load(path)
 
 

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 MAGIC = b"SKLSEQ\0\0"
-# Models with weights of transition features have a layout that older versions misread.
-FIRST_VERSION, PAIRS_VERSION = 1, 2
+# Older versions misread weights of transition features, and give the labels of best paths only.
+FIRST_VERSION, PAIRS_VERSION, MARGINAL_VERSION = 1, 2, 3
 PREFIX = struct.Struct("<8sIIQ")
 CHECKED_FROM = 16
 ALIGNMENT = 64
@@ -136,10 +136,10 @@ def unpack_model(data: bytes, name: str) -> Any:
     if len(data) < PREFIX.size:
         raise ValueError(f"{name!r} is cut off after {len(data)} bytes; export the model again.")
     _, version, checksum, length = PREFIX.unpack_from(data)
-    if version > PAIRS_VERSION:
+    if version > MARGINAL_VERSION:
         raise ValueError(
             f"{name!r} has version {version} of the layout, and this sklseq reads versions up to "
-            f"{PAIRS_VERSION}; install a newer one."
+            f"{MARGINAL_VERSION}; install a newer one."
         )
     if zlib.crc32(memoryview(data)[CHECKED_FROM:]) != checksum:
         raise ValueError(f"{name!r} is damaged or cut off: export the model again.")

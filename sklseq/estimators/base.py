@@ -129,6 +129,8 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
     ) -> list[list[Any]]:
         """The best label path of each sequence (Viterbi); ties go to the first label.
 
+        A :class:`CRFTagger` with ``decode="marginal"`` gives the most probable label of each row.
+
         Parameters
         ----------
         X : list of sequences
@@ -170,7 +172,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         16 labels and 6 s with 64.
         """
         check_handle_invalid(handle_invalid)
-        storage = storage_of(X)
+        decode, storage = self._decoding(valid), storage_of(X)
         if storage == "shards":
             return self._predict_shards(X, known=known, valid=valid)
         if storage == "blocks":
@@ -178,9 +180,13 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         X = self._read(X, finite=False)
         rows = self._scored(X, known)
         if valid is None:
-            return best_labels(self, rows)
-        codes = self._valid_codes(rows.best_codes(), rows.potentials(), valid, handle_invalid)
+            return best_labels(self, rows, decode)
+        codes = self._valid_codes(rows.codes(), rows.potentials(), valid, handle_invalid)
         return cut_labels(self, codes, X.offsets)
+
+    def _decoding(self, valid: ValidLike | None = None) -> str:
+        # How labels are found, "path" or "marginal"; raises if ``valid`` needs the other.
+        return "path"
 
     def _predict_shards(self, X: Any, **options: Any) -> Any:
         from sklseq.estimators.sources.shard_dispatch import predict_shards
@@ -211,7 +217,8 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         Returns
         -------
         iterator of list
-            The labels of :meth:`predict`, as soon as no later row can change them.
+            The labels of :meth:`predict`, as soon as no later row can change them; those of
+            ``decode="marginal"`` after the last row.
         """
         decoder = self._block_decoder()
         x = x if isinstance(x, RowBlocks) else RowBlocks(x)
@@ -250,7 +257,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         valid: ValidLike | None = None,
         handle_invalid: str = "error",
     ) -> list[list[Span]]:
-        """The spans of the best label path of each sequence.
+        """The spans of the labels that :meth:`predict` gives each sequence.
 
         Parameters
         ----------
@@ -284,10 +291,13 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         0 2 PER 1.0
         """
         check_handle_invalid(handle_invalid)
-        potentials = self.potentials(X)
-        rules = span_rules(self.classes_, scheme)
+        decode, rows = self._decoding(valid), self._scored(self._read(X, finite=False))
+        potentials, rules = rows.potentials(), span_rules(self.classes_, scheme)
         emission, transition, start, end, offsets = potentials
-        codes, _ = viterbi(emission, transition, offsets, start=start, end=end)
+        if decode == "path":
+            codes, _ = viterbi(emission, transition, offsets, start=start, end=end)
+        else:
+            codes = rows.codes(decode)
         if valid is not None:
             codes = self._valid_codes(codes, potentials, valid, handle_invalid)
         spans = find_by_rules(codes, offsets, rules)
@@ -334,9 +344,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         check_room(out, len(self.classes_), X.n_rows)
         if out is None:
             out = np.empty((X.n_rows, len(self.classes_)), dtype=self.transition_.dtype)
-        of_sequences: list = [None] * len(X)
-        self._scored(X, known).sums(out, of_sequences)
-        return of_sequences
+        return self._scored(X, known).marginals(out)
 
     def _encode(self, y: Any, X: Sequences) -> np.ndarray:
         return encode_labels(read_labels(y, X), self.classes_, X.offsets)
@@ -383,7 +391,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
             partial = PartialLabels.read(y, X)
             truth = partial.allowed(self.classes_, new=True)
             weights[partial.counts == 0] = 0  # sets of all labels count
-        predicted = self._scored(X).best_codes()
+        predicted = self._scored(X).codes(self._decoding())
         if isinstance(truth, AllowedLabels):
             right = truth.table[truth.codes, predicted]
         else:

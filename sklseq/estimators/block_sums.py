@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import pickle
+from collections.abc import Iterable, Iterator
+from tempfile import SpooledTemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +21,9 @@ from sklseq.inference.chain.large_scores import take_out_row_maxima
 from sklseq.inference.chain.linear_chain import check_paths
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.objectives.scores.transition_features import transition_scores
+
+# Bytes of blocks between the passes that are in memory; more are in a temporary file.
+IN_MEMORY = 1 << 26
 
 
 class KeptEntries:
@@ -81,8 +86,11 @@ class BlockSums:
         """
         answers, n = [], 0
         for s, source in enumerate(blocks_of(X)):
-            place = None if out is None else out[n:]
-            spans = self._smooth(source, s, place)
+            chain, place = BlockChain(self.decoder.chain), None if out is None else out[n:]
+            S = np.zeros((1, chain.width))
+            spans = list(self._filter(chain, source, s, S, place))
+            for span, marginals in self._backward(chain, reversed(spans), S):
+                span.kept[:] = marginals
             length = spans[-1].last if spans else 0
             if place is None:
                 parts = [span.kept.astype(dtype, copy=False) for span in spans]
@@ -93,20 +101,40 @@ class BlockSums:
         check_room(out, self.L, n)
         return answers
 
-    def _smooth(self, source: RowBlocks, s: int, out: np.ndarray | None) -> list[KeptBlock]:
+    def likeliest(self, source: RowBlocks, s: int) -> Iterator[np.ndarray]:
+        """Codes of the most probable label of each row of sequence s, block by block.
+
+        The first ones are known when all rows are read; memory holds one block, and the codes.
+        """
         chain = BlockChain(self.decoder.chain)
-        spans, S = self._filter(chain, source, s, out)
-        for span in reversed(spans):
+        S, starts, codes = np.zeros((1, chain.width)), [], []
+        code_type, dtype = np.min_scalar_type(self.L), self.decoder.chain.dtype
+        with SpooledTemporaryFile(IN_MEMORY) as file:
+            for span in self._filter(chain, source, s, S):
+                starts.append(file.tell())
+                pickle.dump(span, file, pickle.HIGHEST_PROTOCOL)
+            for _, marginals in self._backward(chain, _loaded(file, reversed(starts)), S):
+                given = marginals.astype(dtype, copy=False)  # with the ties of predict_proba
+                codes.append(given.argmax(axis=1).astype(code_type))
+        yield from reversed(codes)
+
+    def _backward(
+        self, chain: BlockChain, spans: Iterable[KeptBlock], S: np.ndarray
+    ) -> Iterator[tuple[KeptBlock, np.ndarray]]:
+        # Label marginals of blocks, the last one first; the next block overwrites them.
+        for span in spans:
             block = self._filtered(chain, span)
             n = span.last - span.first
             buffer = chain.buffer("marginals", n, 1, chain.width)
             _, marginals, _ = chain.backward(block, S, 0, n, np.ones(1), out=buffer, sums=False)
-            span.kept[:] = marginals[:, 0, : self.L]
-        return spans
+            yield span, marginals[:, 0, : self.L]
 
-    def _filter(self, chain: BlockChain, source: RowBlocks, s: int, out: np.ndarray | None):
-        # The forward pass, and the distribution of the last label.
-        spans, before, S, n = [], None, np.zeros((1, chain.width)), 0
+    def _filter(
+        self, chain: BlockChain, source: RowBlocks, s: int, S: np.ndarray,
+        out: np.ndarray | None = None,
+    ) -> Iterator[KeptBlock]:  # fmt: skip
+        # The forward pass; S becomes the distribution of the last label.
+        before, n = None, 0
         for psi, entries in self._scores(chain, source, s):
             buffer = chain.buffer("alpha", len(psi) + 1, chain.width)
             block, part = chain.filter(psi, before, alpha=buffer, back=False, entries=entries)
@@ -119,10 +147,10 @@ class BlockSums:
                 )
             kept = np.empty((len(psi), self.L)) if out is None else out[n:last]
             kept[:] = block.alpha[1:, : self.L]
-            spans.append(KeptBlock(n, last, before, block.in_logs, kept, entries))
-            before, n = block.last(self.L), last
             S[0] = block.probabilities(self.L)
-        return spans, S
+            after = block.last(self.L)  # before the next user of the buffers
+            yield KeptBlock(n, last, before, block.in_logs, kept, entries)
+            before, n = after, last
 
     def _filtered(self, chain: BlockChain, span: KeptBlock) -> FilteredBlock:
         # The block with the values of alpha that the forward pass computed.
@@ -204,3 +232,20 @@ class BlockSums:
             for s, source in enumerate(blocks_of(X))
         ]
         return np.array(answers, dtype=np.float64)
+
+
+def _loaded(file: Any, starts: Iterable[int]) -> Iterator[KeptBlock]:
+    for at in starts:
+        file.seek(at)
+        yield pickle.load(file)
+
+
+class MarginalDecoder(BlockDecoder):
+    """A ``BlockDecoder`` that gives the most probable label of each row."""
+
+    __slots__ = ()
+
+    def decode(self, source: RowBlocks, number: int = 0) -> Iterator[np.ndarray]:
+        """Label codes of one sequence, in arrays of any length, after its last row is read."""
+        yield np.zeros(0, dtype=np.intp)
+        yield from BlockSums(self).likeliest(source, number)

@@ -94,14 +94,17 @@ def cut_labels(
     return np.asarray(LabelLists(cut_rows(estimator.classes_.take(codes), offsets)))
 
 
-def best_labels(estimator: Any, rows: ScoredRows) -> Any:
-    """Return labels of the best path of each sequence, in the form that `set_output` chose."""
+def best_labels(estimator: Any, rows: ScoredRows, decode: str = "path") -> Any:
+    """Return labels of each sequence, in the form that `set_output` chose.
+
+    ``decode``: of the best paths, or by marginals, as :meth:`ScoredRows.labels` takes it.
+    """
     found = LabelLists([None] * len(rows.X))
 
     def keep(a, b, codes, offsets, threads):
         found[a:b] = cut_labels(estimator, codes, offsets, threads)  # while other threads decode
 
-    rows.best_paths(keep)
+    rows.labels(decode, keep)
     return found if gives_lists(estimator) else np.asarray(found)
 
 

@@ -132,7 +132,7 @@ def test_clone_and_parameters():
         "l1", "l2", "solver", "gradient", "all_possible_states", "all_possible_transitions",
         "constraints", "boundaries", "transition_features", "entropy_weight", "label_proportions",
         "proportions_weight", "max_iter", "tol", "warm_start", "n_jobs", "verbose", "random_state",
-        "early_stopping", "validation_fraction", "n_iter_no_change",
+        "early_stopping", "validation_fraction", "n_iter_no_change", "decode",
     }  # fmt: skip
     assert model.set_params(l1=0.0).l1 == 0
     assert not hasattr(clone(CRFTagger().fit(*make_items())), "coef_")

@@ -170,6 +170,16 @@ def test_spans_beside_labels(load, monkeypatch, capsys):
     assert capsys.readouterr().out.count("| predict |") == 2
 
 
+def test_paths_beside_labels_of_rows(load, monkeypatch, capsys):
+    bench = load("bench_decode")
+    X = [np.eye(2)[[0, 1, 1]]] * 2
+    y = [["B-a", "O", "O"]] * 2
+    monkeypatch.setattr(bench, "data", lambda name, n: (X, y, X, y))
+    monkeypatch.setattr(bench, "NAMES", ("conll2002", "ocr-letters"))
+    bench.main(quick=True)
+    assert capsys.readouterr().out.count("| 100.0 | 100.0 |") == 2 * 2 + 2
+
+
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 def test_served_example(load, monkeypatch, tmp_path, capsys):
     bench = load("bench_serving")

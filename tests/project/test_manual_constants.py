@@ -129,6 +129,7 @@ TABLE = [
      lambda: [constant("estimators.hmsvm.margin_problem", name) for name in ("LONG", "LONG_SPARSE")]),
     ("long", r"the last (\d+) √T rows", lambda: [constant("objectives.likelihood.passes", "WHOLE")]),
     ("long", r"more blocks wait, up to (\d+) MB", lambda: [constant("objectives.likelihood.passes", "WAITING") / 2**20]),
+    ("long", r"until then, beyond (\d+) MiB, a temporary file", lambda: [constant("estimators.block_sums", "IN_MEMORY") / 2**20]),
     ("long", r"no longer than a block of ([\d,]+) rows", lambda: [constant("data.row_blocks", "BLOCK_ROWS")]),
     ("segments", r"of its minimum \(5 % for ``tol=(\S+?)``\)", lambda: [default("SemiCRFSegmenter", "tol")]),
     ("benchmarks", r"the solver +(\d+) bytes a weight", lambda: [solver_bytes_a_weight()]),

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
-from sklseq._lib.checks import check_number, is_number
+from sklseq._lib.checks import check_choice, check_number, is_number
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import check_n_jobs
 from sklseq.data.input_kinds import in_blocks
@@ -27,6 +27,7 @@ from sklseq.data.types import (
     LabelsLike,
     RandomState,
     SequencesLike,
+    ValidLike,
 )
 from sklseq.estimators.base import BaseTagger
 from sklseq.estimators.column_units import scaling_advice, warn_columns
@@ -54,6 +55,7 @@ if TYPE_CHECKING:  # importing it takes as long as importing the tagger
 # Aliases from the papers: "eg" is "dual", "emp" is "streaming", "owlqn" is "lbfgs" with l1 > 0.
 SOLVERS = ("auto", "dual", "eg", "adagrad", "lbfgs", "owlqn")
 GRADIENTS = ("auto", "forward-backward", "checkpoint", "streaming", "emp")
+DECODINGS = ("path", "marginal")
 
 
 # Attributes that only some ways of training set; `fit` removes those of an earlier fit.
@@ -146,6 +148,15 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         column is not 0. Only with ``entropy_weight=0``, and the limits of ``entropy_weight``.
     proportions_weight : float, default=1.0
         Weight of this term; with 1, it counts as much as N labels drawn with these proportions.
+    decode : {"path", "marginal"}, default="path"
+        How ``predict``, ``score`` and ``predict_spans`` find labels; used after training, so that
+        ``set_params`` changes it at once. "path": the best label path (Viterbi). "marginal": at
+        each row the label with the largest probability in :meth:`predict_proba`, the first of equal
+        ones, so that the fewest rows are expected to be wrong. ``constraints`` then hold for each
+        label, but not for their sequence: an I-PER may follow an O. No ``valid``. Labels of a
+        sequence in blocks are known once all of it is read; until then, temporary files hold
+        8 · n_labels bytes a row. :class:`OnlineDecoder`, n best paths and the sets of
+        :class:`ConformalTagger` do not depend on it.
     max_iter : int, default=500
         Iterations of the solver. Passes over the data by "dual" and "adagrad" count, together with
         the iterations of "lbfgs" after them.
@@ -268,6 +279,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         entropy_weight: float = 0.0,
         label_proportions: Mapping[Any, Any] | None = None,
         proportions_weight: float = 1.0,
+        decode: str = "path",
         max_iter: int = 500,
         tol: float = 1e-2,
         warm_start: bool = False,
@@ -290,6 +302,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         self.entropy_weight = entropy_weight
         self.label_proportions = label_proportions
         self.proportions_weight = proportions_weight
+        self.decode = decode
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -392,7 +405,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         check_numbers(self, "l1", "l2", most=LARGEST_PENALTY)
         check_numbers(self, "tol", "entropy_weight", "proportions_weight")
         check_numbers(self, "max_iter", "n_iter_no_change", least=1, whole=True)
-        check_choices(self, solver=SOLVERS, gradient=GRADIENTS)
+        check_choices(self, solver=SOLVERS, gradient=GRADIENTS, decode=DECODINGS)
         check_n_jobs(self.n_jobs)
         fraction = self.validation_fraction
         is_splitter = hasattr(fraction, "split") and not isinstance(fraction, str)
@@ -486,6 +499,25 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         warn_new_attributes(self, X)
         return rows
 
+    # ------------------------------------------------------------------ labels
+
+    def _decoding(self, valid: ValidLike | None = None) -> str:
+        check_choice("decode", self.decode, DECODINGS)
+        if valid is not None and self.decode == "marginal":
+            raise ValueError(
+                "valid needs decode='path': label paths can be ranked until one is valid, labels "
+                "of rows cannot; got decode='marginal'."
+            )
+        return self.decode
+
+    def _block_decoder(self):
+        decoder = super()._block_decoder()
+        if self._decoding() == "path":
+            return decoder
+        from sklseq.estimators.block_sums import MarginalDecoder  # not needed to predict labels
+
+        return MarginalDecoder(*decoder)
+
     # ------------------------------------------------------------------ probabilities
 
     def predict_proba(
@@ -537,7 +569,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
     def _block_sums(self):
         from sklseq.estimators.block_sums import BlockSums  # not needed to predict labels
 
-        return BlockSums(self._block_decoder())
+        return BlockSums(super()._block_decoder())
 
     def _span_probabilities(
         self, potentials: Potentials, spans: tuple, rules: SpanRules

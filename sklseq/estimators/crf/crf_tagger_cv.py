@@ -56,6 +56,8 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     entropy_weight : float, default=0.0
     label_proportions : dict, or None, default=None
     proportions_weight : float, default=1.0
+    decode : {"path", "marginal"}, default="path"
+        As in :class:`CRFTagger`, in the scores of folds too.
     max_iter : int, default=500
     tol : float
         As in :class:`CRFTagger`, with the same default; in the folds, 0.7 of it.
@@ -144,6 +146,7 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
         entropy_weight: float = 0.0,
         label_proportions: Mapping[Any, Any] | None = None,
         proportions_weight: float = 1.0,
+        decode: str = "path",
         max_iter: int = 500,
         tol: float = CRFTagger.__init__.__kwdefaults__["tol"],
         n_jobs: int | None = None,
@@ -165,6 +168,7 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
         self.entropy_weight = entropy_weight
         self.label_proportions = label_proportions
         self.proportions_weight = proportions_weight
+        self.decode = decode
         self.max_iter = max_iter
         self.tol = tol
         self.n_jobs = n_jobs

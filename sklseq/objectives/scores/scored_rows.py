@@ -140,23 +140,47 @@ class ScoredRows:
 
         self._map(decode)
 
-    def best_codes(self) -> np.ndarray:
-        """Labels of the best path of each sequence, for all rows."""
+    def likeliest(self, keep: Callable) -> None:
+        """Call ``keep`` as :meth:`best_paths` does, with the most probable label of each row."""
+
+        def choose(a, b, marginals, offsets, threads):
+            codes = np.empty(len(marginals), dtype=np.intp)
+            _in_parts(lambda part: marginals[part].argmax(axis=1, out=codes[part]), codes, threads)
+            keep(a, b, codes, offsets, threads)
+
+        self.sums(choose)
+
+    def labels(self, decode: str, keep: Callable) -> None:
+        """:meth:`best_paths` for "path", :meth:`likeliest` for "marginal"."""
+        (self.best_paths if decode == "path" else self.likeliest)(keep)
+
+    def codes(self, decode: str = "path") -> np.ndarray:
+        """:meth:`labels` of all rows."""
         found, at = np.empty(self.X.n_rows, dtype=np.int32), self.X.offsets
 
         def keep(a, b, codes, *_):
             found[at[a] : at[b]] = codes
 
-        self.best_paths(keep)
+        self.labels(decode, keep)
         return found
 
-    def sums(
-        self, marginals: np.ndarray | None = None, of_sequences: list | None = None
-    ) -> np.ndarray:
+    def marginals(self, out: np.ndarray) -> list[np.ndarray]:
+        """Write label marginals into ``out``; return views of it, one for each sequence."""
+        at, of_sequences = self.X.offsets, [out] * len(self.X)
+
+        def keep(a, b, marginals, _, threads):
+            mine = out[at[a] : at[b]]
+            _in_parts(lambda part: np.copyto(mine[part], marginals[part]), mine, threads)
+            of_sequences[a:b] = cut_rows(out, at[a : b + 1])
+
+        self.sums(keep)
+        return of_sequences
+
+    def sums(self, keep: Callable | None = None) -> np.ndarray:
         """log Z of each sequence.
 
-        Label marginals are written into ``marginals``, and views of the marginals of each sequence
-        into ``of_sequences``.
+        Calls ``keep(a, b, marginals, offsets, threads)`` with the label marginals of sequences a to
+        b - 1, which the next call overwrites; ``threads`` as in :meth:`best_paths`.
         """
         chain, entries = self._chain("sums")
         chain.exponentiate()
@@ -173,10 +197,8 @@ class ScoredRows:
                 work.threads = threads
                 work.forward_backward(psi, offsets, None, scaled, log_z[a:b], rows)
             check_paths(log_z[a:b], a, self.allowed is not None)
-            if marginals is not None:
-                _copy(psi[:, :L], marginals[at[a] : at[b]], threads)
-            if of_sequences is not None:
-                of_sequences[a:b] = cut_rows(marginals, at[a : b + 1])
+            if keep is not None:
+                keep(a, b, psi[:, :L], offsets, threads)
 
         self._map(forward_backward)
         return log_z
@@ -248,11 +270,9 @@ class ScoredRows:
             self.allowed.restrict(psi, first)
 
 
-def _copy(rows: np.ndarray, out: np.ndarray, threads: Threads | None) -> None:
-    def copy_part(part: tuple[int, int]) -> None:
-        out[slice(*part)] = rows[slice(*part)]
-
+def _in_parts(work: Callable[[slice], Any], rows: np.ndarray, threads: Threads | None) -> None:
+    # Call ``work`` for slices of the rows, in several threads if they are given.
     if threads is None:
-        out[:] = rows
+        work(slice(len(rows)))
     else:
-        threads.map(copy_part, spans(len(rows), threads.n))
+        threads.map(lambda part: work(slice(*part)), spans(len(rows), threads.n))
