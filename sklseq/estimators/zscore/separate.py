@@ -28,6 +28,7 @@ from sklseq.solvers import cg, least_distance, solve_dense
 # Margin of a true labeling for each wrong label, as a fraction of its mean margin per row over all
 # labelings. Any positive number serves; with 0, ties would be resolved by the order of the labels.
 MARGIN = 0.1
+SHORT = 1e-3  # share of its margin that a labeling may lack
 DENSE = 2_000  # largest size of a matrix that is factorised
 TOLERANCE = 1e-10
 
@@ -128,8 +129,9 @@ class PathSystem:
 def separate(system, sample: Sample, allowed, cost, start: ChainWeights, max_iter: int):
     """min ½ wᵀCw + wᵀc with w·b - μ_ℓ ≥ 1 and constraints (3), added when found violated.
 
-    Constraint (3) of a sequence and a wrong labeling y is w·(φ(ȳ) - φ(y)) ≥ margin. In each round
-    every sequence decoded wrongly adds the constraint of its best labeling. The columns of G are
+    Constraint (3) of a sequence and a wrong labeling y is w·(φ(ȳ) - φ(y)) ≥ margin, times the
+    number of wrong labels. In each round every sequence adds the constraint that is violated most,
+    found by decoding with the margin added to the scores of wrong labels. The columns of G are
     the vectors of the constraints, and b. The weights are C⁻¹(G a - c), where a ≥ 0 solves a
     quadratic program with the matrix K = GᵀC⁻¹G and one variable for each constraint.
 
@@ -161,7 +163,7 @@ def separate(system, sample: Sample, allowed, cost, start: ChainWeights, max_ite
     program = Program(system, with_loss)
     program.add(system.b[None], [least])
     for _ in range(max_iter):
-        wrong = _wrong_labelings(sample, allowed, weights)
+        wrong = _violations(sample, allowed, weights, margin)
         new = [(s, path) for s, path in wrong if (s, path.tobytes()) not in seen]
         if not wrong:
             return Separation(weights, len(seen), "")
@@ -180,7 +182,7 @@ def separate(system, sample: Sample, allowed, cost, start: ChainWeights, max_ite
             return Separation(start, len(seen), message)
         weights = system.weights(flat)
     message = (
-        f"Training sequences are still decoded wrongly after {len(seen)} constraints; kept the "
+        f"Training sequences still lack their margins after {len(seen)} constraints; kept the "
         "weights without them. Raise max_iter, or use separate=False."
     )
     return Separation(start, len(seen), message)
@@ -222,9 +224,10 @@ class Program:
         return a @ self.solved - self.with_loss
 
 
-def _wrong_labelings(sample: Sample, allowed, weights: ChainWeights) -> list:
-    # (sequence, best path) of the sequences whose best path is not the true labeling.
-    emission = np.asarray(sample.rows @ weights.coef)
+def _violations(sample: Sample, allowed, weights: ChainWeights, margin: float) -> list:
+    # (sequence, labeling) of the sequences that lack a margin: the labeling that lacks most.
+    emission = np.asarray(sample.rows @ weights.coef) + margin * (1 - SHORT)
+    emission[np.arange(len(sample.y)), sample.y] -= margin * (1 - SHORT)
     scores = np.where(allowed.transition, weights.transition, -np.inf)
     start, end = (np.where(mask, 0.0, -np.inf) for mask in (allowed.start, allowed.end))
     paths, _ = viterbi(emission, scores, sample.offsets, start=start, end=end)
