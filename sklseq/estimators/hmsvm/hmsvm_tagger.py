@@ -24,7 +24,7 @@ from sklseq.data.types import (
     RandomState,
     SequencesLike,
 )
-from sklseq.estimators.column_units import warn_columns
+from sklseq.estimators.column_units import scaling_advice, warn_columns
 from sklseq.estimators.hmsvm.margin_problem import PASSES, MarginProblem
 from sklseq.estimators.hmsvm.perceptron_batch import UPDATES, fit_batch
 from sklseq.estimators.kernel_functions import check_kernel
@@ -365,10 +365,10 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         for name in FITTED & vars(self).keys():
             delattr(self, name)
         vars(self).update(problem.attributes() | problem.outcome(result))
-        self._warn_convergence(result)
+        self._warn_convergence(result, problem.source.X.rows)
         return self
 
-    def _warn_convergence(self, result: SolverResult) -> None:
+    def _warn_convergence(self, result: SolverResult, rows: Any) -> None:
         stopped = "callback" in result.message or result.message == "interrupted"
         if result.converged or self.solver == "perceptron" or stopped:
             return
@@ -376,9 +376,8 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         if result.message == ROUNDING:
             advice = "rounding keeps the gap from getting smaller: raise tol, or lower C"
         elif self.kernel == "linear":
-            advice += ", or scale the columns of X, e.g. by PerToken(StandardScaler())"
-            if self.solver_ != "smoothing":
-                advice += ", or take solver='smoothing'"
+            other = "bcfw" if self.solver_ == "smoothing" else "smoothing"
+            advice += scaling_advice(rows) + f", or take solver={other!r}"
         if np.isinf(float(self.C)):
             advice = (
                 "a hard margin needs separable data: if these are not, no number of passes is "
