@@ -128,13 +128,14 @@ def _far(rows: Any, least: float, penalty: str) -> str:
     with np.errstate(over="ignore", invalid="ignore"):
         mean, spread = some.mean(axis=0), some.std(axis=0)
     far = np.flatnonzero(_of_one_sign(some) & (np.abs(mean) > FAR_MEAN * spread))
-    if len(far):
+    with np.errstate(divide="ignore", over="ignore"):
+        squares = np.square(mean[far] / spread[far]) / rows.shape[1]
+    if np.sqrt(squares.sum()) > least:
         values = _dense(rows[:, far])
         # Constant columns are intercepts themselves.
-        far = far[_of_one_sign(values) & (values.min(axis=0) < values.max(axis=0))]
-    with np.errstate(divide="ignore", over="ignore"):
-        offset = np.sqrt(np.square(mean[far] / spread[far]).sum() / rows.shape[1])
-    if not offset > least:
+        holds = _of_one_sign(values) & (values.min(axis=0) < values.max(axis=0))
+        far, squares = far[holds], squares[holds]
+    if not np.sqrt(squares.sum()) > least:
         return ""
     return (
         f"{_named(rows, far)} have a mean far from zero for their spread (column {far[0]}: mean "

@@ -17,6 +17,7 @@ from tests.estimators.methods import CRFS, NAMES, OTHERS, assert_sound, train
 from tests.sample_data import make_argmax_data
 
 
+@pytest.mark.filterwarnings("ignore:Of .* columns of X")  # the first three
 @pytest.mark.parametrize("name", ["lbfgs", "eg", "adagrad", "segmenter", "perceptron", "z-score"])
 def test_estimators_with_many_labels(name):
     L = 60 if name == "adagrad" else 150  # test_a_thousand_labels: kernels
