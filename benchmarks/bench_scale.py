@@ -76,7 +76,7 @@ def write(folder: Path, X: Sequences, y: list, n_copies: int, n_shards: int) -> 
 def objective(shards: Shards, threads: Threads):
     """The objective that CRFTagger would use."""
     source = LocalShardSource(shards)
-    return source.likelihood(score_map(CRFTagger(), source, source.summarise()), 1.0, threads)
+    return source.likelihood(score_map(CRFTagger(l2=1), source, source.summarise()), 1.0, threads)
 
 
 def seconds(f) -> float:
@@ -150,7 +150,7 @@ def train(folder: str, limit: str, max_iter: str, solver: str) -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         tol = 1e-3 if solver == "adagrad" else 1e-5
-        tagger = CRFTagger(solver=solver, tol=tol, max_iter=int(max_iter), verbose=1)
+        tagger = CRFTagger(l2=1, solver=solver, tol=tol, max_iter=int(max_iter), verbose=1)
         tagger.fit(Shards(folder, max_memory=limit))
     took, peak = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     cut = any("did not converge" in str(one.message) for one in told)
@@ -251,7 +251,7 @@ def on_workers(n_workers: int, shards: Shards, stack: ExitStack):
     client = stack.enter_context(Client(place, set_as_default=False))
     with client.as_current():
         source = stack.enter_context(ClusterSource(shards.to_delayed()))
-        return source.likelihood(score_map(CRFTagger(), source, source.summarise()), 1.0, None)
+        return source.likelihood(score_map(CRFTagger(l2=1), source, source.summarise()), 1.0, None)
 
 
 PARTS = {"memory": memory, "flat": flat, "dask": cluster}

@@ -232,14 +232,14 @@ def train_crfsuite(items, y, algorithm="lbfgs", **parameters):
 
 # What somebody in a hurry would set: the first that labels well enough is what counts.
 QUICK = {
-    "CRFTagger, defaults": CRFTagger(),
-    "CRFTagger, tol=1e-2": CRFTagger(tol=1e-2),
-    "CRFTagger, tol=1e-1": CRFTagger(tol=1e-1),
-    "CRFTagger, dual, 5 passes": CRFTagger(solver="dual", max_iter=5),
-    "CRFTagger, adagrad, 3 passes": CRFTagger(solver="adagrad", max_iter=3, tol=1e-2),
-    "CRFTagger, adagrad, 5 passes": CRFTagger(solver="adagrad", max_iter=5, tol=1e-2),
-    "CRFTagger, all states, tol=1e-2": CRFTagger(tol=1e-2, all_possible_states=True),
-    "CRFTagger, all states, tol=1e-1": CRFTagger(tol=1e-1, all_possible_states=True),
+    "CRFTagger, defaults": CRFTagger(l2=1),
+    "CRFTagger, tol=1e-2": CRFTagger(l2=1, tol=1e-2),
+    "CRFTagger, tol=1e-1": CRFTagger(l2=1, tol=1e-1),
+    "CRFTagger, dual, 5 passes": CRFTagger(l2=1, solver="dual", max_iter=5),
+    "CRFTagger, adagrad, 3 passes": CRFTagger(l2=1, solver="adagrad", max_iter=3, tol=1e-2),
+    "CRFTagger, adagrad, 5 passes": CRFTagger(l2=1, solver="adagrad", max_iter=5, tol=1e-2),
+    "CRFTagger, all states, tol=1e-2": CRFTagger(l2=1, tol=1e-2, all_possible_states=True),
+    "CRFTagger, all states, tol=1e-1": CRFTagger(l2=1, tol=1e-1, all_possible_states=True),
     "HMSVMTagger": HMSVMTagger(),
     "HMSVMTagger, perceptron": HMSVMTagger(solver="perceptron", max_iter=5),
 }

@@ -116,7 +116,8 @@ def lbfgs(
         The Hessian at w with respect to ``scale · w``, as a single block. An estimate ends the run
         only if a model with it can fall by at most a quarter of what ``tol`` allows; otherwise the
         run goes on from the minimum of this model, with the Hessian as metric. If the objective
-        does not fall towards this minimum, the next function takes the place of the first.
+        does not fall towards this minimum, the run goes on as it was, and the next function takes
+        the place of the first.
 
     Returns
     -------

@@ -119,15 +119,16 @@ class Search:
     def is_refuted(self, metric: BlockMetric, least: float) -> bool:
         """Whether a quadratic model of the objective can fall by more than ``least``.
 
-        If so, w moves towards the minimum of the model, and the metric replaces all pairs.
+        If so, w moves towards the minimum of the model, and the metric replaces all pairs. If the
+        objective does not fall that way, the model is wrong, and pairs and w stay.
         """
         p, gain = self.step_of_model(metric, least)
         if not gain > least:
             return False
         best = self._best_along(p, FIRST_OF_MODEL, 0.0)
-        self.history.restart(metric)
-        self.had_metric, self.stale = True, STALE * self.value
         if best > 0:
+            self.history.restart(metric)
+            self.had_metric, self.stale = True, STALE * self.value
             self.move_along(p, best)
         return True
 

@@ -38,7 +38,7 @@ pytestmark = [
 ESTIMATORS = {
     "crf": CRFTagger(),
     "crf l1": CRFTagger(l1=0.1),
-    "crf eg": CRFTagger(solver="eg"),
+    "crf eg": CRFTagger(l2=1, solver="eg"),
     "crf adagrad": CRFTagger(solver="adagrad", random_state=0),
     "crf emp": CRFTagger(gradient="emp"),
     "crf stopping early": CRFTagger(early_stopping=True, validation_fraction=0.3, random_state=0),

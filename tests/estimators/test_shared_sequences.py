@@ -28,7 +28,7 @@ def data(kind, n_labels=4, lengths=(3000, 7, 2200, 1, 0, 61)):
 @pytest.mark.parametrize("n_jobs", [2, 3])
 def test_threads_give_the_model_of_one(kind, n_labels, n_jobs):
     X, y = data(kind, n_labels)
-    parameters = {"solver": "lbfgs", "tol": 1e-9, "max_iter": 60}
+    parameters = {"l2": 1, "solver": "lbfgs", "tol": 1e-9, "max_iter": 60}
     one, several, again = (CRFTagger(n_jobs=n, **parameters).fit(X, y) for n in (1, n_jobs, n_jobs))
     np.testing.assert_array_equal(several.coef_, again.coef_)
     np.testing.assert_allclose(several.coef_, one.coef_, atol=1e-6)
@@ -61,7 +61,7 @@ def test_predictions_of_one_model(kind):
 def test_partial_labels_and_smoothed_margins():
     X, y = data("dense")
     y[0] = [label if t % 3 else None for t, label in enumerate(y[0])]
-    one, two = (CRFTagger(n_jobs=n, tol=1e-9, max_iter=60).fit(X, y) for n in (1, 2))
+    one, two = (CRFTagger(l2=1, n_jobs=n, tol=1e-9, max_iter=60).fit(X, y) for n in (1, 2))
     np.testing.assert_allclose(two.coef_, one.coef_, atol=1e-4)
     X, y = data("dense")
     one, two = (HMSVMTagger(solver="smoothing", n_jobs=n, tol=1e-2).fit(X, y) for n in (1, 2))

@@ -27,7 +27,7 @@ def few_kinds(seed, n=12, M=5, L=3):
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_of_one_kind_share_their_entries(seed, pairs):
     X, y = few_kinds(seed)
-    tagger = CRFTagger(transition_features=COLUMNS, all_possible_transitions=pairs == "all")
+    tagger = CRFTagger(l2=1, transition_features=COLUMNS, all_possible_transitions=pairs == "all")
     source, scores, f = problem_of(tagger, X, y)
     w, weights = drawn(scores, seed)
     gradient = np.zeros_like(w)

@@ -106,7 +106,7 @@ def test_memory_of_entries_used_again_for_other_sets():
 def test_single_precision(kind):
     X, y = data(1, kind)
     single = Sequences.from_list([x.astype(np.float32) for x in X])
-    tagger = CRFTagger(transition_features=COLUMNS)
+    tagger = CRFTagger(l2=1, transition_features=COLUMNS)
     source, scores, f = problem_of(tagger, single, y)
     assert scores.dtype == np.float32
     w, weights = drawn(scores, 3)

@@ -143,7 +143,9 @@ def test_long_sequences_in_blocks(size):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2 * BLOCK_ROWS + 37, 3))
     y = np.cumsum(x[:, 0] > 0.5) % 3
-    tagger = CRFTagger(transition_features=[0], max_iter=20, tol=0.1).fit([x[:2000]], [y[:2000]])
+    tagger = CRFTagger(l2=1, transition_features=[0], max_iter=20, tol=0.1).fit(
+        [x[:2000]], [y[:2000]]
+    )
     tagger.coef_, tagger.transition_coef_ = size * tagger.coef_, size * tagger.transition_coef_
     with_cuts(tagger, [x], [y], [RowBlocks(x)])
 

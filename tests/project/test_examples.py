@@ -162,6 +162,6 @@ def test_the_example_of_a_server_runs(monkeypatch, capsys):
     monkeypatch.setenv("SECONDS", "0.05")
     runpy.run_path(str(FOLDER / "plot_serving.py"), run_name="__main__")
     out = capsys.readouterr().out
-    assert out.startswith("1.000 of the labels as by predict")
+    assert float(out[:5]) >= 0.995  # of the labels as by predict
     assert "16 clients" in out
     pyplot.close("all")

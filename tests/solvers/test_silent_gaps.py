@@ -263,6 +263,21 @@ def test_a_model_moves_a_run_to_its_minimum(l1):
     assert search.history.metric is metric
 
 
+def test_a_wrong_model_leaves_the_run_as_it_is():
+    # Runs that forgot their pairs whenever a model proposed a step that raised the objective took
+    # 211 iterations on states that last, not 80, or ended at 1.8 tol.
+    wrong = BlockMetric(np.arange(2), np.arange(2), 1e-4 * Valley.H[None])
+    with Threads(1) as threads:
+        search = Search(Valley(), np.array([0.0, 900.0]), threads)
+        assert search.advance()
+        value, n_pairs = search.value, len(list(search.history.oldest_first()))
+        assert n_pairs
+        assert search.is_refuted(wrong, 0.01)
+        assert search.value == value
+        assert search.history.metric is None
+        assert len(list(search.history.oldest_first())) == n_pairs
+
+
 @pytest.mark.parametrize("l1", [0.0, 0.1])
 @pytest.mark.parametrize(
     ("shift", "form"), [(0.0, np.array), (10.0, np.array), (0.0, sparse.csr_matrix)]

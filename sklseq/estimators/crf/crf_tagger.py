@@ -80,8 +80,9 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
     ----------
     l1 : float, default=0.0
         Weight of the L1 penalty; above 0, many weights become exactly 0.
-    l2 : float, default=1.0
-        Weight of the squared L2 penalty.
+    l2 : float, default=0.1
+        Weight of the squared L2 penalty. CRFsuite's default is 1, which is often too much for
+        training sets of a few hundred sequences (:ref:`measurements <bench-l2>`).
     solver : {"auto", "dual", "adagrad", "lbfgs"}, default="auto"
         "dual": exponentiated gradient ascent in the dual (alias "eg"), one sequence at a time, with
         a duality gap as certificate; ``l2 > 0`` only; the fastest with strong penalties. "adagrad":
@@ -268,7 +269,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         self,
         *,
         l1: float = 0.0,
-        l2: float = 1.0,
+        l2: float = 0.1,
         solver: str = "auto",
         gradient: str = "auto",
         all_possible_states: bool = False,
