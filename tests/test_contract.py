@@ -331,6 +331,7 @@ EXPECTED_FAILURES = {
     **STRICT,
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:.*have a mean far from zero:UserWarning")
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
 

@@ -365,7 +365,7 @@ def check_offsets(offsets: Any, n_rows: int, of: str = "rows") -> np.ndarray:
             "offsets must be a 1-D integer array of length n_sequences + 1; "
             f"got {offsets.dtype} of shape {offsets.shape}."
         )
-    offsets = offsets.astype(np.int64, copy=False)
+    offsets = np.ascontiguousarray(offsets, dtype=np.int64)
     falls = np.flatnonzero(offsets[1:] < offsets[:-1])
     if offsets[0] != 0 or offsets[-1] != n_rows or falls.size:
         got = f"{offsets[0]} to {offsets[-1]}"

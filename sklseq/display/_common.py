@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -172,7 +173,7 @@ def words_of(line: str) -> Iterator[tuple[int, str]]:
 def _breaks(text: str, width: int) -> list[tuple[int, int]]:
     """Ranges of characters of the lines: broken at line ends and before words beyond the width."""
     lines, at = [], 0
-    for line in text.splitlines(keepends=True):
+    for line in re.findall("[^\n]*\n|[^\n]+", text):
         first = at
         for column, word in words_of(line):
             if at + column + len(word) - first > width and at + column > first:

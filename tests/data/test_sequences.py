@@ -128,6 +128,11 @@ def test_pickle_and_memory_map_round_trip(form, tmp_path):
             assert_array_equal(got, want)
 
 
+def test_offsets_may_be_a_view_of_every_second_number():
+    X, _ = chosen = Sequences(np.eye(6), np.array([0, 9, 2, 9, 6, 9])[::2]), [[0, 1], [1, 0, 1, 0]]
+    assert CRFTagger().fit(*chosen).predict(X) == CRFTagger().fit(list(X), chosen[1]).predict(X)
+
+
 def test_offsets_must_cut_the_rows():
     rows = np.zeros((4, 2))
     for offsets in ([0, 3], [1, 4], [0, 3, 2, 4]):

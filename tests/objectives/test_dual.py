@@ -125,6 +125,7 @@ def test_threads_keep_the_dual_and_its_weights(n_jobs, l1, states):
 @pytest.mark.parametrize(
     "form", ["sparse", "dense", "ones", "float32", "constraints", "weights", "l1", "l1 all states"]
 )
+@pytest.mark.filterwarnings("ignore:.*little or no weight:UserWarning")
 def test_eg_and_lbfgs_find_the_same_model(seed, form):
     X, y = make_sparse_data(seed, ones=form == "ones")
     if form == "dense":
