@@ -16,6 +16,9 @@ from sklseq.solvers._owlqn import OrthantSearch, l1_norm
 from sklseq.solvers._search import Search
 from tests.objectives.test_dual import likelihood_of
 
+# Units and offsets that training warns of are meant here.
+pytestmark = pytest.mark.filterwarnings("ignore:Of .* columns of X:UserWarning")
+
 WAYS = ("lbfgs", "adagrad", "warm_start")
 # Seeds of problems that ended up to 11 tol above the minimum, silently, where decreases alone
 # told the end; with their minima.
