@@ -136,7 +136,8 @@ def _exchange(K: np.ndarray, h: np.ndarray, start: np.ndarray) -> np.ndarray | N
         across = K[new, which]
         r = active.solve(across)
         left = K[new, new] - across @ r
-        ratios = np.divide(a[which], r, out=np.full(len(r), np.inf), where=r > 0)
+        with np.errstate(over="ignore"):  # r of rounding errors limits no step
+            ratios = np.divide(a[which], r, out=np.full(len(r), np.inf), where=r > 0)
         full = short / left if left > DEPENDENT else np.inf
         step = min(float(ratios.min(initial=np.inf)), full)
         if step == np.inf:

@@ -161,12 +161,12 @@ def test_both_solvers_reach_the_same_l2_optimum(seed):
 
 def test_boundaries_false_has_no_start_and_end_weights():
     X, y = make_data(0)
-    model = fit(X, y, boundaries=False, **EVERYTHING)
+    model = fit(X, y, l2=1, boundaries=False, **EVERYTHING)
     assert_array_equal(model.start_, 0)
     assert_array_equal(model.end_, 0)
     expected = penalised(weights_of(model), X, y, 5, 3, 0, 1)
     assert_allclose(model.objective_, expected, **EXACT)
-    assert model.objective_ > fit(X, y, **EVERYTHING).objective_
+    assert model.objective_ > fit(X, y, l2=1, **EVERYTHING).objective_
 
 
 def test_loss_curve_falls_to_the_objective():
@@ -478,14 +478,14 @@ def test_iob2_is_never_broken(seed):
 def test_constraints_take_part_in_training(seed, solver):
     X, y = make_spans(seed, n=6)
     codes = [np.searchsorted(IOB, labels) for labels in y]
-    model = fit(X, y, constraints="iob2", solver=solver, **EVERYTHING)
+    model = fit(X, y, l2=1, constraints="iob2", solver=solver, **EVERYTHING)
     value = 0.0
     for x, labels in zip(X, codes):
         emission = x @ model.coef_
         chain = emission, model.transition_, model.start_, model.end_
         value += reference.forward_backward(*chain)[0] - reference.score_path(labels, *chain)
     assert_allclose(model.objective_, value + (weights_of(model) ** 2).sum(), **EXACT)
-    free = fit(X, y, **EVERYTHING)
+    free = fit(X, y, l2=1, **EVERYTHING)
     assert model.objective_ < free.objective_
 
 

@@ -61,7 +61,7 @@ def test_one_call_is_one_pass_of_adagrad(ones):
         X = [x * np.arange(1, 9) for x in X]
     batch = Sequences(sparse.csr_matrix(np.vstack(X)), np.cumsum([0, *map(len, X)]))
     codes = np.searchsorted(CLASSES, np.concatenate(y)).astype(np.int32)
-    tagger = CRFTagger(l1=0.1, all_possible_states=True, all_possible_transitions=True)
+    tagger = CRFTagger(l1=0.1, l2=1, all_possible_states=True, all_possible_transitions=True)
     source = RowSource(batch, codes, np.array(CLASSES))
     scores = score_map(tagger, source, source.summarise(), single_sequences=True)
     with Threads(1) as threads:

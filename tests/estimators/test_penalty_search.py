@@ -192,8 +192,8 @@ def test_sequences_of_weight_0_and_integer_weights():
     for search, tagger, point in (
         (CRFTaggerCV(l2s=[0.3], cv=splits), CRFTagger(l2=0.3), "l2"),
         (
-            HMSVMTaggerCV(Cs=[0.3], cv=splits, random_state=0),
-            HMSVMTagger(C=0.3, random_state=0),
+            HMSVMTaggerCV(Cs=[0.3], cv=splits, tol=1e-4, random_state=0),
+            HMSVMTagger(C=0.3, tol=1e-4, random_state=0),
             "C",
         ),
     ):

@@ -303,7 +303,7 @@ def test_visits_to_many_shards(seed):
 def test_threads_share_out_the_sequences_of_each_shard():
     X, y = packed(n=810)
     parts = cut(X, y, 3)
-    given = {"solver": "adagrad", "max_iter": 60, "tol": 1e-4, "all_possible_states": True}
+    given = {"l2": 1, "solver": "adagrad", "max_iter": 60, "tol": 1e-4, "all_possible_states": True}
     one, two, again = (CRFTagger(n_jobs=n, **given).fit(Shards(parts)) for n in (1, 2, 2))
     np.testing.assert_array_equal(two.coef_, again.coef_)
     assert not np.array_equal(one.coef_, two.coef_)
@@ -403,7 +403,7 @@ def test_warm_start(saved):
 
 def test_a_missing_shard_is_named(saved):
     folder, X, y = saved
-    tagger = CRFTagger(max_iter=20, tol=1e-3).fit(X, y)
+    tagger = CRFTagger(l2=1, max_iter=20, tol=1e-3).fit(X, y)
     before = tagger.coef_
     with pytest.raises(ShardError, match=r"Shard 1 \('.*none\.npz'\): .*There is no file"):
         tagger.fit(Shards([folder / "0.npz", folder / "none.npz"]))

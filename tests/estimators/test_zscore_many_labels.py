@@ -72,7 +72,7 @@ def test_the_default_ridge_is_at_most_one_and_four_over_the_labels(options, n_la
     tagger = ZScoreTagger(**options).fit(X, y)
     L = len(tagger.classes_)
     assert tagger.l2_ == min(1.0, 4 / L)
-    if "refine" in options or "probability" in options:  # their CRF has its own default, 1
+    if "refine" in options or "probability" in options:  # their CRF has its own default
         options = {}
         tagger = ZScoreTagger().fit(X, y)
     given = ZScoreTagger(l2=tagger.l2_, **options).fit(X, y)

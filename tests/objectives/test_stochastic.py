@@ -99,6 +99,7 @@ def test_passes_and_what_follows_come_as_near_as_told(seed, model):
         assert (a.coef_ == 0).any()
 
 
+@pytest.mark.filterwarnings("ignore:.*little or no weight:UserWarning")
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("form", ["dense", "float32", "constraints", "weights"])
 def test_a_smaller_tolerance_is_finished_by_lbfgs(seed, form):

@@ -125,7 +125,7 @@ TABLE = [
     ("hmsvm", r"above some ([\d,]+) rows, the Gram matrix no longer fits",
      lambda: [np.sqrt(default("HMSVMTagger", "cache_size") * 1e6 / 8).round(-3)]),
     ("hmsvm", r"to a relative gap of ([\d.]+)", lambda: [default("HMSVMTagger", "tol")]),
-    ("hmsvm", r"the sequence of a row has (\d+) rows on average \(([\d,]+) for sparse",
+    ("hmsvm", r"the sequence of a row has (\d+) rows on average: ([\d,]+) with the linear",
      lambda: [constant("estimators.hmsvm.margin_problem", name) for name in ("LONG", "LONG_SPARSE")]),
     ("long", r"the last (\d+) √T rows", lambda: [constant("objectives.likelihood.passes", "WHOLE")]),
     ("long", r"more blocks wait, up to (\d+) MB", lambda: [constant("objectives.likelihood.passes", "WAITING") / 2**20]),
