@@ -17,6 +17,10 @@ TRUSTED = 1e-10
 PIVOTS = 30  # sets of active constraints tried by block pivoting
 SLACK = 1e-10  # allowed violation of a constraint, as a fraction of the largest right-hand side
 DEPENDENT = 1e-10  # squared distance of a row of length 1 from the span of others that counts as 0
+# Multipliers above this multiple of the largest right-hand side grow without limit: the rows have
+# length 1 and distances above DEPENDENT, and constraints that contradict each other are not always
+# dependent by then.
+UNBOUNDED = 1e30
 SPARE = 32  # rows by which an array of active constraints grows
 EXCHANGES = 20  # steps of the dual method per constraint; more show that rounding prevents an end
 
@@ -124,7 +128,8 @@ def _exchange(K: np.ndarray, h: np.ndarray, start: np.ndarray) -> np.ndarray | N
         active = _Active(K, np.flatnonzero(start))
     except linalg.LinAlgError:
         return None
-    least, new = SLACK * float(np.abs(h).max(initial=0)), -1
+    largest, new = float(np.abs(h).max(initial=0)), -1
+    least, most = SLACK * largest, UNBOUNDED * largest
     for _ in range(EXCHANGES * len(h)):
         if new < 0:
             slack = K @ a - h
@@ -140,7 +145,7 @@ def _exchange(K: np.ndarray, h: np.ndarray, start: np.ndarray) -> np.ndarray | N
             ratios = np.divide(a[which], r, out=np.full(len(r), np.inf), where=r > 0)
         full = short / left if left > DEPENDENT else np.inf
         step = min(float(ratios.min(initial=np.inf)), full)
-        if step == np.inf:
+        if step > most:
             return None  # it contradicts a combination of the active constraints
         a[which] = np.maximum(a[which] - step * r, 0)
         a[new] += step
