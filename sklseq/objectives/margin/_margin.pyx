@@ -158,7 +158,7 @@ cdef class HingeBlocks:
     cdef int[::1] size
     cdef double[:, ::1] score, score_t, late_score
     cdef double[::1] start, end, late_start, late_end
-    cdef double[:, ::1] late_sums              # (2, n_sequences): loss, mass
+    cdef double[:, ::1] late_sums              # (2, n_blocks): loss, mass
     cdef const long long[::1] indptr
     cdef const int[::1] indices, local
     cdef const double[::1] data
@@ -192,7 +192,7 @@ cdef class HingeBlocks:
         """
         zeros, averaging = np.zeros, problem.averaging
         self.y, self.n_own = problem.y.astype(np.int16), n_own
-        cdef Py_ssize_t n = len(problem.offsets) - 1, n_rows = self.y.shape[0]
+        cdef Py_ssize_t n_rows = self.y.shape[0]
         longest = int(np.diff(problem.offsets).max(initial=1))
         self.L, self.width, self.n_rows = len(cost), cost.shape[1], n_rows
         self.cost, self.loss_offset = cost, problem.loss.offset
@@ -201,13 +201,12 @@ cdef class HingeBlocks:
         self.count, self.unbounded = 0, -1
         self.arrays = a = {
             "score": score, "score_t": np.ascontiguousarray(score.T), "start": start, "end": end,
-            "late_sums": zeros((2, n)),
             "late_score": zeros(score.shape), "late_start": zeros(self.width),
             "late_end": zeros(self.width), "paths": zeros((N_SLOTS, n_rows), np.int16),
         }
         self.score, self.score_t, self.start, self.end = score, a["score_t"], start, end
         self.late_score, self.late_start = a["late_score"], a["late_start"]
-        self.late_end, self.late_sums = a["late_end"], a["late_sums"]
+        self.late_end = a["late_end"]
         self.psi, self.delta, self.change = zeros((3, longest, self.width))
         self.pair_change, self.truth = zeros((self.width, self.width)), zeros(longest)
         self.found = zeros(longest, np.int16)
@@ -226,14 +225,15 @@ cdef class HingeBlocks:
         self.bind_gram(problem.gram, a["S"], problem.offsets[:-1])
 
     def bind_blocks(self, blocks, C):
-        """Go on with other ``Blocks``, without paths."""
+        """Go on with other ``Pieces``, without paths; once only, with averages."""
         n = len(blocks.first)
         self.first, self.stop, self.held, self.C = blocks.first, blocks.stop, blocks.held, C
         self.bound = blocks
         a, slots = self.arrays, len(self.arrays["paths"])
         a["size"] = np.zeros(n, np.int32)
         a["alpha"], a["loss"] = np.zeros((2, slots, n))
-        self.size = a["size"]
+        a["late_sums"] = np.zeros((2, n))
+        self.size, self.late_sums = a["size"], a["late_sums"]
         self._bind_slots()
         if not self.linear:
             return
