@@ -8,6 +8,8 @@ from cpython.ref cimport Py_INCREF, PyObject
 from cpython.sequence cimport PySequence_Fast_ITEMS as items
 from libc.stdlib cimport calloc, free
 
+from sklseq._lib.threads import spans
+
 
 cdef void own(list classes, const int[::1] codes) except *:
     # Count the references that lists of all labels hold. Once they are counted, the labels are
@@ -65,7 +67,7 @@ def label_list(
     threads,
 ):
     """Return a list of the labels ``classes[code]``; all threads write it."""
-    cdef Py_ssize_t n_rows = codes.shape[0], k, of = threads.n
+    cdef Py_ssize_t n_rows = codes.shape[0]
     cdef list labels = PyList_New(n_rows)
 
     def fill(part):
@@ -76,7 +78,7 @@ def label_list(
         with nogil:
             write(first, of_codes, &codes[a], n)
 
-    threads.map(fill, [(n_rows * k // of, n_rows * (k + 1) // of) for k in range(of)])
+    threads.map(fill, spans(n_rows, threads.n))
     return labels
 
 
