@@ -8,8 +8,6 @@ from cpython.ref cimport Py_INCREF, PyObject
 from cpython.sequence cimport PySequence_Fast_ITEMS as items
 from libc.stdlib cimport calloc, free
 
-from sklseq._lib.threads import spans
-
 
 cdef void own(list classes, const int[::1] codes) except *:
     # Count the references that lists of all labels hold. Once they are counted, the labels are
@@ -67,7 +65,7 @@ def label_list(
     threads,
 ):
     """Return a list of the labels ``classes[code]``; all threads write it."""
-    cdef Py_ssize_t n_rows = codes.shape[0]
+    cdef Py_ssize_t n_rows = codes.shape[0], k, of = threads.n
     cdef list labels = PyList_New(n_rows)
 
     def fill(part):
@@ -78,7 +76,8 @@ def label_list(
         with nogil:
             write(first, of_codes, &codes[a], n)
 
-    threads.map(fill, spans(n_rows, threads.n))
+    cuts = [n_rows * k // of for k in range(of + 1)]
+    threads.map(fill, [(a, b) for a, b in zip(cuts, cuts[1:]) if a < b])
     return labels
 
 
