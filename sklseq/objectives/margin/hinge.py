@@ -376,7 +376,7 @@ class StructuredHinge:
             factor, most = np.ones(len(mass)), float(np.maximum(limit, 1).min())
             factor[mass > 0] = np.minimum(limit, 1)
             paths.alpha[:] *= factor[paths.sequence]
-        self._hold(paths)
+        self._hold(self._as_wrong_rows(paths))
         self._add_weights(paths)
         self._multiply_dual(most)
 
@@ -391,18 +391,25 @@ class StructuredHinge:
         free &= np.bincount(owner[inside], barred, n) == 0
         return np.flatnonzero(wrong & free & np.isin(paths.sequence, self.blocks))
 
-    def _hold(self, paths: SupportPaths) -> None:
-        # Makes `paths` the working sets.
-        size = np.bincount(paths.sequence, minlength=len(self.C))
-        while len(self.kernel.arrays["alpha"]) <= size.max():
+    def _as_wrong_rows(self, paths: SupportPaths) -> WrongRows:
+        path, rows = path_rows(paths.sequence, self.offsets)
+        wrong = np.flatnonzero(paths.labels != self.y[rows])
+        return WrongRows(paths.sequence, paths.alpha, path[wrong], rows[wrong], paths.labels[wrong])
+
+    def _hold(self, paths: WrongRows) -> None:
+        # Makes these paths, of the blocks that are bound, the working sets.
+        (piece, alpha, path, row, label), pieces = paths, self.pieces
+        size = np.bincount(piece, minlength=len(pieces.first))
+        while len(self.kernel.arrays["alpha"]) <= size.max(initial=0):
             self.kernel.grow()
-        a, (owner, rows) = self.kernel.arrays, path_rows(paths.sequence, self.offsets)
-        slot = np.arange(len(paths.sequence)) - np.repeat(np.cumsum(size) - size, size)
-        cost = self.loss.cost[self.y[rows], paths.labels]
+        a, slot = self.kernel.arrays, spread(np.zeros_like(size), size)[0]
+        cost = self.loss.cost[self.y[row], label]
         a["size"][:] = size
-        a["alpha"][slot, paths.sequence] = paths.alpha
-        a["loss"][slot, paths.sequence] = self.loss.offset + np.bincount(owner, cost, len(slot))
-        a["paths"][slot[owner], rows] = paths.labels
+        a["alpha"][slot, piece] = alpha
+        a["loss"][slot, piece] = self.loss.offset + np.bincount(path, cost, len(slot))
+        rows, of_path = spread(pieces.first[piece], (pieces.stop - pieces.first)[piece])
+        a["paths"][slot[of_path], rows] = self.y[rows]
+        a["paths"][slot[path], row] = label
 
     def _add_weights(self, paths: SupportPaths) -> None:
         # w += Σ α_ip (φ(x_i, y_i) - φ(x_i, p))
@@ -497,20 +504,9 @@ class StructuredHinge:
         return WrongRows(piece, alpha, path[wrong], rows[wrong], labels[wrong])
 
     def _regroup(self, paths: WrongRows, pieces: Pieces) -> None:
-        piece, alpha, path, row, label = regroup(paths, self.pieces, pieces)
+        paths = regroup(paths, self.pieces, pieces)
         self._bind(pieces)
-        size = np.bincount(piece, minlength=len(pieces.first))
-        while len(self.kernel.arrays["alpha"]) <= size.max(initial=0):
-            self.kernel.grow()
-        a = self.kernel.arrays
-        slot = spread(np.zeros_like(size), size)[0]
-        cost = self.loss.cost[self.y[row], label]
-        a["size"][:] = size
-        a["alpha"][slot, piece] = alpha
-        a["loss"][slot, piece] = np.bincount(path, cost, len(slot))
-        rows, of_path = spread(pieces.first[piece], (pieces.stop - pieces.first)[piece])
-        a["paths"][slot[of_path], rows] = self.y[rows]
-        a["paths"][slot[path], row] = label
+        self._hold(paths)
 
     def find_contradiction(self) -> bool:
         """Return whether the paths of largest α prove that no hard margin exists.

@@ -17,6 +17,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import nnls
 
+from sklseq.objectives.margin.pieces import spread
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 
 # Norm of the sum, relative to its longest term, below which it counts as 0: no solver finds a
@@ -163,7 +164,5 @@ def link_differences(
 
 def path_rows(sequence: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(number of the path, row of the data) of each label of paths of these sequences."""
-    lengths = np.diff(offsets)[sequence]
-    before = np.cumsum(lengths) - lengths
-    first = np.repeat(offsets[sequence] - before, lengths)
-    return np.repeat(np.arange(len(lengths)), lengths), np.arange(len(first)) + first
+    rows, path = spread(offsets[sequence], np.diff(offsets)[sequence])
+    return path, rows
