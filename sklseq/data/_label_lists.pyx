@@ -76,6 +76,7 @@ def label_list(
         with nogil:
             write(first, of_codes, &codes[a], n)
 
+    # Not `spans`, whose module loads joblib: exported models start without it.
     cuts = [n_rows * k // of for k in range(of + 1)]
     threads.map(fill, [(a, b) for a, b in zip(cuts, cuts[1:]) if a < b])
     return labels

@@ -30,6 +30,9 @@ SOME_ROWS = 1024
 # that make up for the means have to cost for each row before this is said. With four estimators,
 # 300 to 60,000 rows and penalties of 0.1 and 1, one to three points of accuracy were lost there.
 FAR_MEAN, OFFSET_COST = 3.0, 0.1
+# Largest value of X, and its ratio to the root mean square of its column, from which training is
+# slowed down by the units, or by outliers.
+LARGE, FAR = 10.0, 20.0
 
 ADVICE = "e.g. by PerToken(StandardScaler())."
 
@@ -64,12 +67,12 @@ def warn_columns(
     n = n or rows.shape[0]
     is_sparse = sparse.issparse(rows) and 2 * rows.nnz < np.prod(rows.shape)
     if is_shared or is_sparse or n < ENOUGH_ROWS:
-        told = [_small_of_few(rows, n, ridge / most, penalty)]
+        messages = [_small_of_few(rows, n, ridge / most, penalty)]
     else:
-        told = [_small(rows, ridge / most, penalty)]
+        messages = [_small(rows, ridge / most, penalty)]
         if offset_cost:
-            told.append(_far(rows, np.sqrt(OFFSET_COST * n * most / offset_cost), penalty))
-    for message in filter(None, told):
+            messages.append(_far(rows, np.sqrt(OFFSET_COST * n * most / offset_cost), penalty))
+    for message in filter(None, messages):
         warnings.warn(message + ADVICE, UserWarning, stacklevel=4)
 
 
@@ -167,11 +170,6 @@ def _sizes(rows: Any) -> np.ndarray:
     if sparse.issparse(rows):
         return np.ravel(abs(rows).max(axis=0).toarray())
     return np.maximum(rows.max(axis=0, initial=0), -rows.min(axis=0, initial=0))
-
-
-# Largest value of X, and its ratio to the root mean square of its column, from which training is
-# slowed down by the units, or by outliers.
-LARGE, FAR = 10.0, 20.0
 
 
 def scaling_advice(rows: Any) -> str:
