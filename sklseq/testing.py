@@ -334,6 +334,24 @@ def check_read_only_inputs(subject: Subject, X: list, y: list) -> None:
 
 
 @_for("reads_numbers")
+def check_sparse_inputs_may_be_read_only(subject: Subject, X: list, y: list) -> None:
+    # Each entry in two halves, columns from last to first: SciPy could sort and add them in place.
+    x = np.concatenate(X)
+    n, width = x.shape
+    columns, ends = np.tile(np.arange(width)[::-1], 2 * n), np.arange(n + 1) * 2 * width
+    values = np.repeat(x[:, ::-1] / 2, 2, axis=0).ravel()
+    halves = sparse.csr_matrix((values, columns, ends), shape=x.shape)
+    arrays = halves.data, halves.indices, halves.indptr
+    before = [array.copy() for array in arrays]
+    for array in arrays:
+        array.flags.writeable = False
+    packed = Sequences(halves, np.cumsum([0] + [len(x) for x in X]))
+    answers(subject.fitted(packed, y), packed)
+    now = halves.data, halves.indices, halves.indptr
+    assert all(map(np.array_equal, now, before)), "fit or predict changed its input"
+
+
+@_for("reads_numbers")
 def check_dense_sparse_packed_and_dicts_are_equal(subject: Subject, X: list, y: list) -> None:
     dense = subject.new(precise=True).fit(X, y)
     csr = [sparse.csr_matrix(x) for x in X]

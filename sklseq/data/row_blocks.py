@@ -10,6 +10,7 @@ import mmap
 import os
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,7 @@ from sklseq.data.sequences import as_csr, check_entries, first_not_finite
 from sklseq.data.store import CORRUPT, read_npy_header
 from sklseq.data.table_cache import cache_table, write_blocks
 from sklseq.data.table_files import SUFFIXES, TableColumn, TableRows, is_table_file, table_names
+from sklseq.data.tables import refuse_mask
 
 # Rows of a block, unless memory is short.
 BLOCK_ROWS = 4096
@@ -45,7 +47,8 @@ class RowBlocks:
     source : callable, iterable, 2-D array, memory map, CSR matrix, str or path
         - A function without arguments that returns an iterator of blocks, each time from the
           beginning; or an object whose ``__iter__`` does, such as a list of blocks. A block is a
-          2-D array or sparse matrix of any number of rows.
+          2-D array or sparse matrix of any number of rows. Blocks of a function are copied, so it
+          may fill the same array again.
         - An array, a ``numpy.memmap``, a CSR matrix. (In ``X`` itself, only memory maps of 256 MB
           or more are read in blocks.)
         - The name of a file that ``numpy.save`` wrote (``.npy``) or
@@ -92,6 +95,7 @@ class RowBlocks:
         self.source, self.path = source, None
         self.n_reads = 0  # number of passes, for tests and reports
         self.limits: tuple[int, int | None] = (0, None)  # range of rows of the source
+        refuse_mask(source, "The source of rows")
         if isinstance(source, RowBlocks):
             self.source, self.path, self.limits = source.source, source.path, source.limits
         elif isinstance(source, (str, os.PathLike)):
@@ -158,6 +162,11 @@ class RowBlocks:
     def one_shot(self) -> bool:
         """Whether the source is an iterator, which can be read once."""
         return isinstance(self.source, Iterator)
+
+    @property
+    def _refills(self) -> bool:
+        """Whether the source may fill the memory of a block again when it gives the next one."""
+        return self.path is None and not self.random_access and type(self.source) is not list
 
     def __repr__(self) -> str:
         return f"RowBlocks({type(self.source).__name__})"
@@ -283,8 +292,10 @@ class RowBlocks:
                 f"The sequence has {self.source.shape[0]} rows but {len(labels)} labels; each row "
                 "needs one label."
             )
-        cuts = [(a, min(a + n_rows, len(labels))) for a in range(0, len(labels), n_rows)]
-        return [self[a:b] for a, b in cuts], [labels[a:b] for a, b in cuts]
+        # The last piece is open, so that `fit` notices labels that are too few.
+        firsts = [*range(0, len(labels), n_rows)]
+        rows = [self[a:b] for a, b in zip(firsts, [*firsts[1:], None])]
+        return rows, [labels[a : a + n_rows] for a in firsts]
 
     def rows(self, first: int, last: int) -> Any:
         """Rows first to last - 1 of a source with random access, not checked.
@@ -343,7 +354,7 @@ def iterate_blocks(
     blocks = _checked(parts, where, finite, width)
     if not source.random_access and source.limits != (0, None):
         blocks = _within(blocks, *source.limits)
-    return recut(blocks, block_rows)
+    return recut(blocks, block_rows, copied=source._refills)
 
 
 def _within(blocks: Iterator, first: int, last: int | None) -> Iterator:
@@ -465,6 +476,7 @@ def _checked(parts: Iterable, where: str, finite: bool, width: int | None) -> It
     before, first = width is not None, 0
     for k, block in enumerate(parts):
         name, kind = f"Block {k} of {where}", type(block).__name__
+        refuse_mask(block, name)
         if not sparse.issparse(block):
             block = np.asarray(block)
         if block.ndim != 2:
@@ -539,18 +551,22 @@ def _check_finite(block: Any, k: int, first: int, where: str) -> None:
         )
 
 
-def recut(blocks: Iterable, block_rows: int) -> Iterator[tuple[Any, str]]:
+def recut(blocks: Iterable, block_rows: int, copied: bool = False) -> Iterator[tuple[Any, str]]:
     # Join small blocks and cut large ones to ``block_rows`` rows; name the source's blocks.
+    def part(block: Any, first: int, last: int) -> Any:
+        rows = block[first:last] if last - first < block.shape[0] else block
+        return deepcopy(rows) if copied else rows
+
     held, n, begin = [], 0, 0
     for k, block in enumerate(blocks):
         first, begin = 0, begin if held else k
         while block.shape[0] - first >= block_rows - n > 0:
-            held.append(block[first : first + block_rows - n])
+            held.append(part(block, first, first + block_rows - n))
             first += block_rows - n
             yield _join(held), _numbers(begin, k)
             held, n, begin = [], 0, k
         if first < block.shape[0]:
-            held.append(block[first:] if first else block)
+            held.append(part(block, first, block.shape[0]))
             n += held[-1].shape[0]
     if held:
         yield _join(held), _numbers(begin, k)

@@ -57,6 +57,18 @@ def as_csr(rows: Rows) -> Rows:
     return narrow
 
 
+def canonical(rows: Rows) -> Rows:
+    """CSR rows with sorted columns and repeated entries added up; a copy, unless they are so.
+
+    For functions of SciPy that would change the caller's rows, such as ``abs``, ``max`` and ``!=``.
+    """
+    if rows.has_canonical_format:
+        return rows
+    rows = rows.copy()
+    rows.sum_duplicates()
+    return rows
+
+
 class Sequences(Samples[Rows]):
     """Packed sequences: the rows of all sequences in one matrix, cut by ``offsets``.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from sklseq.data.sequences import made_of_ones
+from sklseq.data.sequences import canonical, made_of_ones
 
 # Magnitude below which columns are small, and the bound of their effect on a score, as root mean
 # square over the rows, below which this is said. Of rows that are mostly zeros, rare columns are
@@ -89,7 +89,7 @@ def _small(rows: Any, ridge: float, penalty: str) -> str:
     columns = columns[_squares(first[:, columns]) < bound]
     if not len(columns):
         return ""
-    values, largest = _dense(rows[:, columns]), max(abs(rows.max()), abs(rows.min()))
+    values, largest = _dense(rows[:, columns]), _sizes(rows).max()
     sizes, squares = _sizes(values), _squares(values)
     small = np.flatnonzero((sizes > ROUNDING * largest) & (sizes < SMALL))
     small = small[np.argsort(sizes[small], kind="stable")]
@@ -168,7 +168,7 @@ def _of_one_sign(values: np.ndarray) -> np.ndarray:
 def _sizes(rows: Any) -> np.ndarray:
     """Largest magnitude of each column."""
     if sparse.issparse(rows):
-        return np.ravel(abs(rows).max(axis=0).toarray())
+        return np.ravel(abs(canonical(rows)).max(axis=0).toarray())
     return np.maximum(rows.max(axis=0, initial=0), -rows.min(axis=0, initial=0))
 
 

@@ -12,6 +12,7 @@ from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kerne
 
 from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.tiny import TINY
+from sklseq.data.sequences import canonical
 
 NAMES = ("linear", "poly", "rbf", "precomputed")
 BLOCK = 1 << 22  # entries of the Gram matrix computed at a time
@@ -131,10 +132,8 @@ def resolve_gamma(gamma: str | float, rows: Any) -> float:
 
 def _moments(rows: Any) -> tuple[float, float]:
     # Mean and variance of all entries, in two passes, since E[x²] - E[x]² loses precision.
-    if sparse.issparse(rows) and not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
-    stored = np.asarray(rows.data if sparse.issparse(rows) else rows, dtype=np.float64)
+    stored = canonical(rows).data if sparse.issparse(rows) else rows
+    stored = np.asarray(stored, dtype=np.float64)
     size = rows.shape[0] * rows.shape[1]
     mean = float(stored.sum() / size)
     squares = float(np.square(stored - mean).sum()) + (size - stored.size) * mean**2

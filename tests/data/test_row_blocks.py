@@ -478,3 +478,67 @@ def test_magnitudes_of_many_rows(n, order, dtype):
     X[-1, 0] = 100
     np.testing.assert_array_equal(magnitudes(X), np.abs(X.astype(float)).max(axis=0))
     np.testing.assert_array_equal(magnitudes(X[:, :0]), [])
+
+
+# ------------------------------------------------------------------------------ readers that refill
+
+
+def refilled(rows, size, form="array"):
+    """Yield blocks of ``size`` rows, all in the memory of the first one."""
+    if form == "csr":
+        kept = [rows[:size].data.copy(), rows[:size].indices.copy(), rows[:size].indptr.copy()]
+    else:
+        buffer = np.empty((size, *rows.shape[1:]), dtype=rows.dtype)
+    for a in range(0, rows.shape[0], size):
+        block = rows[a : a + size]
+        n = block.shape[0]
+        if form == "csr":
+            for own, new in zip(kept, (block.data, block.indices, block.indptr)):
+                own[: len(new)] = new
+            shape = (n, rows.shape[1])
+            data, indices, ends = kept[0][: block.nnz], kept[1][: block.nnz], kept[2][: n + 1]
+            yield sparse.csr_matrix((data, indices, ends), shape=shape, copy=False)
+        else:
+            buffer[:n] = block
+            yield memoryview(buffer[:n]) if form == "memoryview" else buffer[:n]
+
+
+@pytest.mark.parametrize("size", [100, 1000, 4096, 5000])
+@pytest.mark.parametrize("form", ["array", "memoryview", "csr"])
+def test_readers_may_fill_the_same_memory_again(form, size):
+    X = X9
+    if form == "csr":  # as many values in each row
+        X = sparse.csr_matrix((X9[:, :2].ravel(), np.tile([1, 3], 9000), np.arange(0, 18001, 2)))
+    tagger = CRFTagger().fit([X], [Y9])
+    given = [lambda: refilled(X, size, form)]
+    labels = [lambda: refilled(Y9, size)]
+    np.testing.assert_array_equal(tagger.predict(given)[0], tagger.predict([X])[0])
+    proba = np.concatenate(list(tagger.predict_proba(given)))
+    np.testing.assert_allclose(proba, tagger.predict_proba([X])[0], atol=1e-10)
+    assert tagger.score(given, labels) == tagger.score([X], [Y9])
+    same = CRFTagger(gradient="emp", max_iter=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = copy.copy(same).fit([RowBlocks(X)], [Y9])
+        np.testing.assert_allclose(same.fit(given, labels).coef_, expected.coef_, rtol=1e-6)
+        same = CRFTagger().partial_fit(given, labels, classes=[0, 1])
+        expected = CRFTagger().partial_fit([RowBlocks(X)], [Y9], classes=[0, 1])
+    np.testing.assert_allclose(same.coef_, expected.coef_, rtol=1e-6)
+    blocks = list(RowBlocks(given[0]).read())
+    rows = sparse.vstack(blocks).toarray() if form == "csr" else np.concatenate(blocks)
+    np.testing.assert_array_equal(rows, X.toarray() if form == "csr" else X)
+
+
+@pytest.mark.parametrize("n", [1, 299, 301, 8999, 9001, 12000])
+def test_pieces_lose_no_rows_that_have_no_label(n):
+    rows = RowBlocks(lambda: iter([X9]))
+    pieces = rows.pieces(300, np.resize(Y9, n))
+    with pytest.raises(ValueError, match=r"rows in X but .*\d+ labels in y; each row"):
+        CRFTagger().fit(*pieces)
+
+
+def test_masks_are_not_lost():
+    masked = np.ma.masked_greater(X9, 1)
+    for source in (masked, [X9, masked], lambda: iter([X9, masked])):
+        with pytest.raises(ValueError, match=r"is a masked array, whose mask .* fill it"):
+            list(RowBlocks(source).read())

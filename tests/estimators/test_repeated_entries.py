@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from sklseq import CRFTagger, HMSVMTagger, SemiCRFSegmenter, ZScoreTagger
+from sklseq import CRFTagger, HMSVMTagger, SemiCRFSegmenter, Sequences, ZScoreTagger
 
 TAGGERS = [
     CRFTagger(tol=1e-9),
@@ -54,6 +54,18 @@ def test_taggers_add_up_repeated_entries(tagger, zeros):
         assert_allclose(answers(tagger, halves), expected, rtol=1e-9, atol=1e-9)
         # Solvers end within tol of the same minimum, on other paths.
         assert_allclose(answers(tagger.fit(halves, y), X), expected, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("tagger", [*TAGGERS[6:], ZScoreTagger(moments="dp")], ids=repr)
+def test_packed_rows_are_added_up_in_a_copy(tagger):
+    halves = sparse.vstack(data(SEED, True)[1], format="csr")
+    arrays = halves.data, halves.indices, halves.indptr
+    before = [array.copy() for array in arrays]
+    for array in arrays:
+        array.flags.writeable = False
+    X = Sequences(halves, np.arange(0, 31, 5))
+    answers(tagger.fit(X, data(SEED, True)[2]), X)
+    assert all(map(np.array_equal, (halves.data, halves.indices, halves.indptr), before))
 
 
 def test_segmenters_add_up_repeated_entries():

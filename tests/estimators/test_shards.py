@@ -332,6 +332,27 @@ def test_a_pass_visits_every_sequence_and_reads_every_shard_once(saved):
     ]
 
 
+@pytest.mark.parametrize("form", ["dense", "csr"])
+def test_functions_may_fill_the_same_memory_again(form):
+    """Shards of one length, as CSR with as many values in each row; each has its own weights."""
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal(size=(4, 50, 3)), rng.random((4, 5))
+    y = (X[:, :, 0] + rng.normal(size=(4, 50)) > 0).astype(int).reshape(4, 5, 10)
+    rows, of_sequences = np.empty((50, 3)), np.empty(5)
+    matrix = sparse.csr_matrix(np.ones((50, 3)))
+    matrix.data = rows.reshape(-1)
+
+    def read(k):
+        rows[:], of_sequences[:] = X[k], weights[k]
+        given = matrix if form == "csr" else rows
+        return Sequences(given, np.arange(0, 51, 10)), list(y[k]), of_sequences
+
+    parts = [(list(X[k].reshape(5, 10, 3)), list(y[k]), weights[k]) for k in range(4)]
+    expected = CRFTagger(l2=0.1, tol=1e-6).fit(Shards(parts))
+    found = CRFTagger(l2=0.1, tol=1e-6).fit(Shards([lambda k=k: read(k) for k in range(4)]))
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-4)
+
+
 def test_what_does_not_fit_is_read_again(saved):
     folder, _, _ = saved
     roomy, tight = objective(Shards(folder)), objective(Shards(folder))

@@ -140,3 +140,52 @@ def test_iterators_of_blocks(seed):
     np.testing.assert_allclose(answer.entropy, whole.entropy, **TIGHT)
     H = entropy(iter(np.split(emission, cuts)), transition, **ends)
     np.testing.assert_allclose(H, whole.entropy, **TIGHT)
+
+
+def refilled(blocks):
+    """Yield the blocks, all in the memory of one array."""
+    blocks = list(blocks)
+    memory = np.empty((max(map(len, blocks)), *blocks[0].shape[1:]))
+    for block in blocks:
+        memory[: len(block)] = block
+        yield memory[: len(block)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_readers_may_fill_the_same_memory_again(seed):
+    emission, transition, ends, rng = random_chain(seed, T=6)
+    f, cuts = random_features(rng, *emission.shape)["row_features"], [1, 3, 5]
+    whole = expected_features(emission, transition, row_features=f, **ends)
+    blocks = (refilled(np.split(rows, cuts)) for rows in (emission, f))
+    answer = expected_features(next(blocks), transition, row_features=next(blocks), **ends)
+    np.testing.assert_allclose(answer.mean, whole.mean, **TIGHT)
+    np.testing.assert_allclose(answer.entropy, whole.entropy, **TIGHT)
+
+
+@pytest.mark.parametrize(("n", "n_other"), [(1, 2), (2, 1), (1, 0), (0, 1)])
+def test_blocks_of_scores_and_features_are_as_many(n, n_other):
+    scores, f = iter([np.zeros((3, 2))] * n), iter([np.zeros((3, 2, 1))] * n_other)
+    with pytest.raises(ValueError, match=r"ends before block . of (emission|row_features); give"):
+        expected_features(scores, np.zeros((2, 2)), row_features=f)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sparse_features_are_read_only(seed):
+    """Repeated entries and zeros in any order, which are added up in a copy."""
+    emission, transition, _, rng = random_chain(seed, T=4)
+    T, L = emission.shape
+    given = {}
+    for name, n in (("row_features", T * L), ("pair_features", L * L)):
+        parts = rng.integers(0, 3, 3 * n).astype(float), rng.integers(0, 3, 3 * n)
+        given[name] = sparse.csr_matrix((*parts, np.arange(0, 3 * n + 1, 3)), shape=(n, 3))
+    arrays = [x for f in given.values() for x in (f.data, f.indices, f.indptr)]
+    before = [x.copy() for x in arrays]
+    for x in arrays:
+        x.flags.writeable = False
+    answer = expected_features(emission, transition, **given)
+    assert all(np.array_equal(a, b) for a, b in zip(arrays, before))
+    assert [f.nnz for f in given.values()] == [3 * T * L, 3 * L * L]
+    dense = {name: f.toarray().reshape(-1, L, 3) for name, f in given.items()}
+    np.testing.assert_allclose(
+        answer.mean, expected_features(emission, transition, **dense).mean, **TIGHT
+    )

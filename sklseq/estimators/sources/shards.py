@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class Shards:
         - the path of a file that :meth:`Sequences.save` wrote, with labels: read through a memory
           map;
         - a function without arguments that returns ``(X, y)`` or ``(X, y, sample_weight)``, the
-          same at each call, in the forms that ``fit`` accepts;
+          same at each call, in the forms that ``fit`` accepts; arrays are copied;
         - such a tuple itself.
 
         The path of a folder selects its ``.npz`` files in the order of their names.
@@ -151,8 +152,7 @@ class Shards:
             source = self.sources[k]
             if isinstance(source, (str, os.PathLike)):
                 return read_file(source)
-            content = source() if callable(source) else source
-            return read_content(content)
+            return _owned(read_content(source())) if callable(source) else read_content(source)
 
     def file_size(self, k: int) -> int:
         """Size of the file of one shard in bytes; 0 if the shard is not a file."""
@@ -212,6 +212,13 @@ def read_content(content: Any) -> LabelledRows:
     rows, labels, weights = weighted_only(rows, labels, weights)
     classes, codes = np.unique(labels, return_inverse=True)
     return LabelledRows(rows, names, classes, codes.astype(np.int32), weights)
+
+
+def _owned(rows: LabelledRows) -> LabelledRows:
+    # A shard that is kept must not share memory that its function may fill again.
+    if rows.attributes is not None:  # vectorised, which made new arrays
+        return rows
+    return rows._replace(X=deepcopy(rows.X), weights=rows.weights.copy())
 
 
 def _partially_labelled(

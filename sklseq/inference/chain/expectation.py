@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -77,7 +78,7 @@ def expected_features(
     emission, transition, offsets
         As in :func:`forward_backward`. With ``order=1``, emission may be an iterator of blocks of
         rows of one sequence, of any length; ``row_features``, if given, must then be an iterator
-        of blocks with the same rows.
+        of blocks with the same rows. Blocks are copied, so a reader may fill the same array again.
     row_features : array of shape (n_rows, n_labels, n_features), optional
         f; or a sparse matrix of shape (n_rows · n_labels, n_features) with f(t, j) in row
         t · n_labels + j.
@@ -230,7 +231,7 @@ def _features(features: Any, name: str, shape: tuple) -> sparse.csr_matrix | Non
         raise ValueError(
             f"A sparse {name} must have {shape[0]} · {shape[1]} rows; got {features.shape[0]}."
         )
-    features = sparse.csr_matrix(features, dtype=np.float64)
+    features = sparse.csr_matrix(features, dtype=np.float64, copy=True)
     features.sum_duplicates()
     features.eliminate_zeros()
     if not np.isfinite(features.data).all():
@@ -277,13 +278,26 @@ def _expect(scores: tuple, row, pair, M: int, order: int):
 
 
 def _expect_blocks(emission: Iterator, row_features: Iterator | None, state: _Blocks):
-    if row_features is None:
-        row_features = itertools.repeat(None)
-    elif not isinstance(row_features, Iterator):
+    if row_features is not None and not isinstance(row_features, Iterator):
         raise ValueError("row_features must be an iterator of blocks, because emission is one.")
-    for (psi, features), last in with_last(zip(emission, row_features)):
+    for (psi, features), last in with_last(_in_step(emission, row_features)):
         state.add(psi, features, last)
     return state.answer()
+
+
+def _in_step(emission: Iterator, row_features: Iterator | None) -> Iterator[tuple[Any, Any]]:
+    # Blocks of scores and of features. Copies, as a reader may fill the same memory again.
+    if row_features is None:
+        yield from ((deepcopy(psi), None) for psi in emission)
+        return
+    blocks = itertools.zip_longest(map(deepcopy, emission), map(deepcopy, row_features))
+    for k, (psi, features) in enumerate(blocks):
+        if psi is None or features is None:
+            names = ("emission", "row_features") if psi is None else ("row_features", "emission")
+            raise ValueError(
+                f"{names[0]} ends before block {k} of {names[1]}; give both in the same blocks."
+            )
+        yield psi, features
 
 
 def entropy_of_blocks(blocks: Iterable, shared: np.ndarray) -> float:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sklseq.data.sequences import canonical
 from sklseq.objectives.zscore.moments import Sample, observed_features
 from sklseq.objectives.zscore.path_moments import AllowedPaths
 
@@ -79,8 +80,13 @@ def classes_of_pairs(features: Features, together: np.ndarray, n_labels: int) ->
     return np.where((q >= 0) & (q2 >= 0), states, np.where((q >= 0) | (q2 >= 0), mixed, pairs))
 
 
+def _present(rows) -> sparse.csr_matrix:
+    rows = canonical(rows) if sparse.issparse(rows) else rows
+    return sparse.csr_matrix(rows != 0, dtype=np.float64)
+
+
 def _together(rows) -> np.ndarray:
-    present = sparse.csr_matrix(rows != 0, dtype=np.float64)
+    present = _present(rows)
     return (present.T @ present).toarray() > 0
 
 
@@ -91,7 +97,7 @@ def count_programs(rows, n_labels: int, *, free: bool, with_loss: bool) -> int:
     if not free:
         count = n * (n + 1) // 2
     else:
-        present = sparse.csr_matrix(rows != 0, dtype=np.float64)
+        present = _present(rows)
         meetings = (present.T @ present).nnz
         own = int((present.sum(axis=0) > 0).sum())
         count = (meetings + own) + 4 * M + 5  # two a pair of columns that meet, itself included
