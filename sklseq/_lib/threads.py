@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import current_process
 from typing import Any
@@ -69,6 +69,20 @@ class Threads:
         if queue.errors:
             raise queue.errors[min(queue.errors)]
         return queue.answers
+
+    @contextmanager
+    def beside(self, work: Callable[[int], Any], stop: Callable[[], None]) -> Iterator[None]:
+        """Context in which the other threads run ``work(1)``, ``work(2)``, … until ``stop()``."""
+        helpers: list[Future] = []
+        try:
+            for k in range(1, self.n if self._pool else 1):
+                helpers.append(self._pool.submit(work, k))
+            yield
+        finally:
+            stop()
+            wait(helpers)
+        for helper in helpers:
+            helper.result()
 
     def share(self, offsets: np.ndarray, block: tuple[int, int]) -> bool:
         """Whether the threads work together on a block of sequences: it is one long sequence.

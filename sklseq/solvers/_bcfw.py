@@ -87,7 +87,7 @@ def bcfw(
 
     Parameters
     ----------
-    objective : object with blocks, optimize, revisit, certificate, inseparable, \
+    objective : object with blocks, optimize, revisit, together, certificate, inseparable, \
             find_contradiction, can_divide; if that is true, divide and unite
     rng : Generator or RandomState
         Shuffles the sequences.
@@ -132,9 +132,10 @@ def bcfw(
             objective.divide(SHORT << min(n_rounds, 20), k)
             gaps, n_rounds = _no_gaps(objective), n_rounds + 1
         order = rng.permutation(_chosen(objective.blocks, gaps, full))
-        objective.optimize(order, gaps, n_steps, ACCURACY, n_searches)
-        if n_revisits:
-            _revisit(objective, gaps, rng, n_steps, n_revisits)
+        with objective.together():
+            objective.optimize(order, gaps, n_steps, ACCURACY, n_searches)
+            if n_revisits:
+                _revisit(objective, gaps, rng, n_steps, n_revisits)
         # The estimate from the updates is free. The gap itself is measured if it may be within
         # tol, and at growing intervals for the history.
         left = gaps[objective.blocks].sum()

@@ -170,11 +170,13 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         interrupt (Ctrl-C) then leaves the model of the passes made. Not for "perceptron" and
         "smoothing".
     n_jobs : int or None, default=None
-        Threads, in prediction and in training by "smoothing". Other solvers train with one thread:
-        two with weights of their own, added up after every 32 to 128 sentences, need 1.1 to 1.3
-        times the passes, and more time to exchange weights than they gain. Of kernels that are
-        computed on demand, most time is spent in BLAS, which has threads of its own. Scores of
-        float32 models may differ in the last digits, as those of :class:`CRFTagger`.
+        Threads, no more than there are free cores: in prediction, in training by "smoothing", and
+        by "bcfw" for large data with the linear kernel or a stored Gram matrix, without a hard
+        margin and ``average=True``. Threads of "bcfw" update different sequences at the same time,
+        with weights of their own, and wait for one another; the weights depend on their number
+        within ``tol``. With the linear kernel each holds a copy of the weights. Of kernels that
+        are computed on demand, most time is spent in BLAS, which has threads of its own. Scores
+        of float32 models may differ in the last digits, as those of :class:`CRFTagger`.
     verbose : int, default=0
         Above 0, the objective or the mistakes of passes are printed.
     random_state : int, RandomState instance or None, default=None

@@ -25,11 +25,13 @@ from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_magnitude, read_class_weight
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.objectives.margin.hinge import (
+    LinearRows,
     Margin,
     PathLoss,
     StructuredHinge,
     SupportPaths,
     linear_rows,
+    padded,
 )
 from sklseq.objectives.margin.smoothed import SmoothedHinge
 from sklseq.objectives.scores.score_map import ScoreMap, Support, full_support, state_rows
@@ -48,6 +50,9 @@ FEW_COLUMNS, MANY_ROWS = 100, 1000
 # thousands of passes, and often ends far from the minimum. Of more columns than MANY, such as
 # text, C counts as at most 1: a large C alone is no reason there.
 UNSCALED = 100
+# Entries of the rows times labels, and entries of the Gram matrix times labels, from which several
+# threads train by "bcfw".
+WORTH_ROWS, WORTH_GRAM = 4e7, 1e8
 WITHOUT_DUAL = ("perceptron", "smoothing")  # solvers without α of labelings
 # Effort of "bcfw" on each sequence, and on all sequences between two passes. With the linear kernel
 # most time goes into reading the scores of a sequence: several searches pay, and so do further
@@ -149,7 +154,8 @@ class MarginProblem:
         if triples is not None:
             features = TransitionFeatures(X, triples, L, np.float64)
         data = source, X.offsets, codes, C
-        return StructuredHinge(*data, margin, self.averaging, n_own, features)
+        threads = self.threads if self.solver == "bcfw" and _is_worth_threads(source, L) else None
+        return StructuredHinge(*data, margin, self.averaging, n_own, features, threads)
 
     def _gram_matrix(self) -> np.ndarray:
         if self.gram is not None:
@@ -300,6 +306,13 @@ class MarginProblem:
             "support_labels_": paths.labels,
             "support_offsets_": np.concatenate([[0], np.cumsum(lengths)]),
         }  # fmt: skip
+
+
+def _is_worth_threads(source: Any, L: int) -> bool:
+    # Whether passes take long enough for several threads.
+    if isinstance(source, LinearRows):
+        return len(source.indices) * padded(L) >= WORTH_ROWS
+    return isinstance(source, np.ndarray) and source.size * L >= WORTH_GRAM
 
 
 def check_kernel_of_roles(tagger: Any, roles: np.ndarray | None) -> None:

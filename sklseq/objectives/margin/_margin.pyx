@@ -38,11 +38,15 @@ from sklseq.objectives.margin._margin_distances cimport (
     distance_by_columns, distance_by_gram, find_differing, pair_distance,
 )
 from sklseq._lib.lanes cimport Lanes8
-from sklseq._lib.prefetch cimport prefetch_row
+from sklseq._lib.prefetch cimport prefetch, prefetch_row
 from sklseq.inference.kernels._blocks cimport max_plus
 from sklseq.objectives.scores._gather cimport gather_row
 
 import numpy as np
+
+cdef extern from "sklseq/_lib/progress.h":
+    void sklseq_tell(long long* told, long long x) noexcept nogil
+    void sklseq_await(long long* told, long long x) noexcept nogil
 
 # Slack of a sequence: linear, squared, or none allowed.
 SLACKS = ("l1", "l2", "hard")
@@ -112,6 +116,61 @@ def own_grams(const long long[::1] indptr, const int[::1] local, const double[::
 
 # Paths that a working set has room for at first.
 N_SLOTS = 8
+
+cdef enum:
+    LAG = 1               # rounds that a thread may be ahead of the changes of others
+    N_LOGS = 2 + 2 * LAG  # a log is read until its thread is so many rounds further
+    LINE = 16             # numbers, so that threads do not write into the same cache lines
+
+
+cdef class Rounds:
+    """What threads that update different blocks tell one another: their changes, by rounds.
+
+    Each thread has weights of its own, or, with a Gram matrix, scores of the rows of its own
+    blocks. At the start of round r it repeats what the others changed in round r - 1 - LAG, so
+    that the answer does not depend on who is faster, and nobody waits for who is a little slower.
+
+    A change adds x to a number of a ``place``: row << 16 | label of the coefficients of rows; or
+    -1 - k, with k a place in the scores of transitions, starts, ends and transition features.
+    """
+
+    cdef readonly Py_ssize_t n
+    cdef long long[::1] called            # passes that the first thread has begun
+    cdef bint dismissed
+    cdef long long[:, ::1] ended          # (n, LINE): rounds of each thread in this pass
+    cdef long long[:, :, ::1] n_changes   # (n, N_LOGS, LINE)
+    cdef long long[:, :, ::1] places      # (n, N_LOGS, room)
+    cdef double[:, :, ::1] changes
+    # The pass: blocks order[starts[k, r]:stops[k, r]] of thread k in round r, and what to do
+    cdef const long long[::1] order
+    cdef const long long[:, ::1] starts, stops
+    cdef Py_ssize_t n_steps, n_searches
+    cdef double accuracy
+    cdef double[::1] gaps
+
+    def __init__(self, Py_ssize_t n):
+        self.n, self.called = n, np.zeros(LINE, np.int64)
+        self.ended = np.zeros((n, LINE), np.int64)
+        self.n_changes = np.zeros((n, N_LOGS, LINE), np.int64)
+
+    def begin(self):
+        """Before other threads ``stand_by``."""
+        self.called[0], self.dismissed = 0, False
+
+    def dismiss(self):
+        """Let them go."""
+        self.dismissed = True
+        sklseq_tell(&self.called[0], self.called[0] + 1)
+
+    def set_pass(self, runs, Py_ssize_t room, Py_ssize_t n_steps, double accuracy, gaps,
+                 Py_ssize_t n_searches=0):
+        """Runs of blocks, and the most changes that a thread makes in a round."""
+        self.order, self.starts, self.stops = runs
+        self.n_steps, self.accuracy, self.n_searches = n_steps, accuracy, n_searches
+        self.gaps, self.ended[:] = gaps, 0
+        if self.places is None or self.places.shape[2] < room:
+            self.places = np.empty((self.n, N_LOGS, room), np.int64)
+            self.changes = np.empty((self.n, N_LOGS, room))
 
 
 cdef class HingeBlocks:
@@ -184,11 +243,17 @@ cdef class HingeBlocks:
     cdef short[::1] found
     cdef int[::1] differing, at_hand           # rows of the sequence; those with psi up to date
     cdef Py_ssize_t n_at_hand
+    cdef public double gain                    # sum over steps: what each adds to the dual, alone
+    cdef Py_ssize_t first_scored, stop_scored  # rows whose scores are kept up to date in S
+    cdef long long* noted_places               # where changes are told to other threads, or NULL
+    cdef double* noted_changes
+    cdef Py_ssize_t n_noted
 
-    def __init__(self, problem, cost, score, start, end, n_own):
+    def __init__(self, problem, cost, score, start, end, n_own, HingeBlocks main=None):
         """problem: the StructuredHinge; cost, score, start and end: padded to ``width``.
 
-        At most ``n_own`` inner products of rows of the same block are kept.
+        At most ``n_own`` inner products of rows of the same block are kept. With ``main``: for
+        another thread, see ``follow``.
         """
         zeros, averaging = np.zeros, problem.averaging
         self.y, self.n_own = problem.y.astype(np.int16), n_own
@@ -198,7 +263,9 @@ cdef class HingeBlocks:
         self.cost, self.loss_offset = cost, problem.loss.offset
         self.slack, self.averaging = SLACKS.index(problem.slack), averaging
         self.scale2, self.boundary2 = problem.scale**2, problem.boundary**2
-        self.count, self.unbounded = 0, -1
+        self.count, self.unbounded, self.gain = 0, -1, 0
+        self.first_scored, self.stop_scored = 0, n_rows
+        self.noted_places = NULL
         self.arrays = a = {
             "score": score, "score_t": np.ascontiguousarray(score.T), "start": start, "end": end,
             "late_score": zeros(score.shape), "late_start": zeros(self.width),
@@ -217,7 +284,7 @@ cdef class HingeBlocks:
         if self.linked:
             self._bind_features(problem.features)
         if self.linear:
-            self._bind_rows(problem.source, problem.offsets)
+            self._bind_rows(problem.source, problem.offsets, main)
             return
         a["coef"], a["S"] = zeros((n_rows, self.width)), zeros((self.width, n_rows))
         a["late_coef"] = zeros((n_rows if averaging else 0, self.width))
@@ -244,6 +311,24 @@ cdef class HingeBlocks:
                   own)
         self.own = own
 
+    def follow(self, HingeBlocks main, Py_ssize_t first, Py_ssize_t stop):
+        """Go on with the blocks and working sets of ``main``; with a Gram matrix, its scores.
+
+        Weights stay those of this thread; of the scores, those of rows ``first`` to ``stop``.
+        """
+        self.first_scored, self.stop_scored = first, stop
+        if main is self:
+            return
+        self.first, self.stop, self.held, self.C = main.first, main.stop, main.held, main.C
+        self.bound, self.own_start, self.own = main.bound, main.own_start, main.own
+        for name in ("paths", "alpha", "loss", "size", "late_sums"):
+            self.arrays[name] = main.arrays[name]
+        self.size, self.late_sums = main.size, main.late_sums
+        self._bind_slots()
+        if not self.linear:
+            self.coef = main.coef
+            self.bind_gram(main.gram, main.S, main.place)
+
     def bind_gram(self, gram, S, place):
         """Go on with sequences whose rows are ``place[s]``, ... of ``gram`` and of scores ``S``."""
         self.gram, self.S, self.place = gram, S, place
@@ -253,11 +338,14 @@ cdef class HingeBlocks:
         self.paths, self.alpha, self.loss = a["paths"], a["alpha"], a["loss"]
         self.g = np.zeros(len(a["paths"]) + 1)
 
-    def _bind_rows(self, rows, offsets):
+    def _bind_rows(self, rows, offsets, HingeBlocks main):
         indptr, indices, data, order = rows
         n_features = len(order)
         self.indptr, self.indices, self.data = indptr, indices, data
-        local, most = local_columns(indptr, indices, offsets, n_features)
+        if main is None:
+            local, most = local_columns(indptr, indices, offsets, n_features)
+        else:
+            local, most = main.local, main.local_change.shape[0]
         self.local, self.local_change = local, np.zeros((max(most, 1), self.width))
         a = self.arrays
         a["W"] = np.zeros((n_features, self.width))
@@ -561,8 +649,8 @@ cdef class HingeBlocks:
                 self.psi[u, b[t]] -= x
         self.move_pairs(a, b, T, self.scale2 * step)
         self.move_links(self.first[s], a, b, T, self.scale2 * step)
-        self.move_ends(self.start, self.late_start, a[0], b[0], self.boundary2 * step)
-        self.move_ends(self.end, self.late_end, a[T - 1], b[T - 1], self.boundary2 * step)
+        self.move_ends(self.start, self.late_start, a[0], b[0], self.boundary2 * step, 0)
+        self.move_ends(self.end, self.late_end, a[T - 1], b[T - 1], self.boundary2 * step, 1)
         if gram == NULL:
             self.spread_changes(s)
             self.read_rows(s)
@@ -577,6 +665,7 @@ cdef class HingeBlocks:
                 if x == 0:
                     continue
                 self.change[t, j] = 0
+                self.note((r + t) << 16 | j, x)
                 if self.linear:
                     self.change_weights(r + t, j, x)
                 else:
@@ -597,14 +686,17 @@ cdef class HingeBlocks:
         self, Py_ssize_t row, Py_ssize_t place, Py_ssize_t j, double x
     ) noexcept nogil:
         # S += (gram @ change)': one column of the Gram matrix
-        cdef Py_ssize_t u
         cdef double late = self.stamp()
-        cdef const double* source = &self.gram[place, 0]
-        cdef double* target = &self.S[j, 0]
         self.coef[row, j] += x
         if late > 0:
             self.late_coef[row, j] += late * x
-        for u in range(self.gram.shape[0]):
+        self.add_scores(place, j, x)
+
+    cdef void add_scores(self, Py_ssize_t place, Py_ssize_t j, double x) noexcept nogil:
+        cdef Py_ssize_t u
+        cdef const double* source = &self.gram[place, 0]
+        cdef double* target = &self.S[j, 0]
+        for u in range(self.first_scored, min(self.stop_scored, self.gram.shape[0])):
             target[u] += x * source[u]
 
     cdef void move_pairs(
@@ -621,6 +713,9 @@ cdef class HingeBlocks:
             self.score[b[t - 1], b[t]] -= x
             self.score_t[a[t], a[t - 1]] += x
             self.score_t[b[t], b[t - 1]] -= x
+            if self.noted_places != NULL:
+                self.note(-1 - (a[t - 1] * self.width + a[t]), x)
+                self.note(-1 - (b[t - 1] * self.width + b[t]), -x)
             if late > 0:
                 self.late_score[a[t - 1], a[t]] += late * x
                 self.late_score[b[t - 1], b[t]] -= late * x
@@ -644,17 +739,22 @@ cdef class HingeBlocks:
         if q < 0:
             return
         self.v[q] += x * self.link_data[p]
+        self.note(-1 - ((self.width + 2) * self.width + q), x * self.link_data[p])
         if late > 0:
             self.late_v[q] += late * x * self.link_data[p]
 
     cdef void move_ends(
-        self, double[::1] ends, double[::1] late_ends, Py_ssize_t a, Py_ssize_t b, double x
+        self, double[::1] ends, double[::1] late_ends, Py_ssize_t a, Py_ssize_t b, double x,
+        Py_ssize_t which
     ) noexcept nogil:
         cdef double late = self.stamp()
+        cdef Py_ssize_t before = (self.width + which) * self.width
         if a == b or x == 0:
             return
         ends[a] += x
         ends[b] -= x
+        self.note(-1 - (before + a), x)
+        self.note(-1 - (before + b), -x)
         if late > 0:
             late_ends[a] += late * x
             late_ends[b] -= late * x
@@ -751,6 +851,7 @@ cdef class HingeBlocks:
         if step == INFINITY:
             self.unbounded = s
             return 0
+        self.gain += step * (top - bottom - 0.5 * step * square)
         self.move(s, a, b, n, step)
         self.shift_mass(s, low, high, step, most)
         return top - bottom
@@ -796,33 +897,37 @@ cdef class HingeBlocks:
         added to the duality gap when it was updated. Returns how many of `order` were updated:
         fewer if slots ran out (`grow`), or the dual of `unbounded` has no maximum.
         """
-        cdef Py_ssize_t k, s, search
-        cdef double v, gap
+        cdef Py_ssize_t k
         with nogil:
             for k in range(order.shape[0]):
-                s = order[k]
-                if self.size[s] == self.paths.shape[0]:
-                    with gil:
-                        return k
-                self.read_scores(s)
-                for search in range(n_searches):
-                    if self.size[s] == self.paths.shape[0] or self.unbounded >= 0:
-                        break
-                    v = self.best_other(s)
-                    self.violations(s)
-                    gap = self.block_gap(s, v)
-                    if search == 0:
-                        gaps[s] = gap
-                    elif gap <= accuracy * gaps[s]:
-                        break
-                    if v > 0:
-                        self.admit(s, v)
-                    self.exchange_all(s, n_steps, accuracy)
-                self.leave(s)
+                if self.size[order[k]] == self.paths.shape[0]:
+                    break
+                self.update(order[k], n_steps, accuracy, gaps, n_searches)
                 if self.unbounded >= 0:
-                    with gil:
-                        return k
-        return order.shape[0]
+                    break
+            else:
+                k = order.shape[0]
+        return k
+
+    cdef void update(self, Py_ssize_t s, Py_ssize_t n_steps, double accuracy, double[::1] gaps,
+                     Py_ssize_t n_searches) noexcept nogil:
+        cdef Py_ssize_t search
+        cdef double v, gap
+        self.read_scores(s)
+        for search in range(n_searches):
+            if self.size[s] == self.paths.shape[0] or self.unbounded >= 0:
+                break
+            v = self.best_other(s)
+            self.violations(s)
+            gap = self.block_gap(s, v)
+            if search == 0:
+                gaps[s] = gap
+            elif gap <= accuracy * gaps[s]:
+                break
+            if v > 0:
+                self.admit(s, v)
+            self.exchange_all(s, n_steps, accuracy)
+        self.leave(s)
 
     def revisit(self, const long long[::1] order, Py_ssize_t n_steps, double accuracy,
                 double[::1] gaps):
@@ -830,26 +935,136 @@ cdef class HingeBlocks:
 
         Writes into `gaps` what the gaps of the sequences would be, were there no other paths.
         """
-        cdef Py_ssize_t k, s, p
-        cdef double v
+        cdef Py_ssize_t k
         with nogil:
             for k in range(order.shape[0]):
-                s = order[k]
-                gaps[s] = 0
-                if self.size[s] == 0:
-                    continue
-                self.read_disputed(s)
-                self.violations(s)
-                v = 0
-                for p in range(self.size[s]):
-                    v = self.g[p] if self.g[p] > v else v
-                gaps[s] = self.block_gap(s, v)
-                self.exchange_all(s, n_steps, accuracy)
-                self.leave(s)
+                self.update_known(order[k], n_steps, accuracy, gaps)
                 if self.unbounded >= 0:
-                    with gil:
-                        return k
-        return order.shape[0]
+                    break
+
+    cdef void update_known(self, Py_ssize_t s, Py_ssize_t n_steps, double accuracy,
+                           double[::1] gaps) noexcept nogil:
+        cdef Py_ssize_t p
+        cdef double v = 0
+        gaps[s] = 0
+        if self.size[s] == 0:
+            return
+        self.read_disputed(s)
+        self.violations(s)
+        for p in range(self.size[s]):
+            v = self.g[p] if self.g[p] > v else v
+        gaps[s] = self.block_gap(s, v)
+        self.exchange_all(s, n_steps, accuracy)
+        self.leave(s)
+
+    # -------------------------------------------------------------- several threads
+
+    def lead(self, Rounds rounds):
+        """`optimize` by all threads, or `revisit` without searches, as ``rounds`` says.
+
+        All blocks, each in the order at most once, need a free slot.
+        """
+        cdef Py_ssize_t k
+        with nogil:
+            sklseq_tell(&rounds.called[0], rounds.called[0] + 1)
+            self.take_part(rounds, 0)
+            for k in range(rounds.n):
+                sklseq_await(&rounds.ended[k, 0], rounds.starts.shape[1] + 1)
+
+    def stand_by(self, Rounds rounds, Py_ssize_t me):
+        """Take part in all passes until dismissed."""
+        cdef long long call = 1
+        with nogil:
+            sklseq_await(&rounds.called[0], call)
+            while not rounds.dismissed:
+                self.take_part(rounds, me)
+                call += 1
+                sklseq_await(&rounds.called[0], call)
+
+    cdef void take_part(self, Rounds rounds, Py_ssize_t me) noexcept nogil:
+        cdef Py_ssize_t n_rounds = rounds.starts.shape[1], r, k
+        for r in range(n_rounds + LAG + 1):
+            for k in range(rounds.n):
+                if k != me and LAG < r:
+                    sklseq_await(&rounds.ended[k, 0], r - LAG)
+                    self.repeat(rounds, k, (r - 1 - LAG) % N_LOGS)
+            if r < n_rounds:
+                self.run_round(rounds, me, r)
+                sklseq_tell(&rounds.ended[me, 0], r + 1)
+        sklseq_tell(&rounds.ended[me, 0], n_rounds + 1)
+
+    cdef void run_round(self, Rounds rounds, Py_ssize_t me, Py_ssize_t r) noexcept nogil:
+        cdef Py_ssize_t log = r % N_LOGS, k
+        self.noted_places = &rounds.places[me, log, 0]
+        self.noted_changes = &rounds.changes[me, log, 0]
+        self.n_noted = 0
+        for k in range(rounds.starts[me, r], rounds.stops[me, r]):
+            if rounds.n_searches > 0:
+                self.update(rounds.order[k], rounds.n_steps, rounds.accuracy, rounds.gaps,
+                            rounds.n_searches)
+            else:
+                self.update_known(rounds.order[k], rounds.n_steps, rounds.accuracy, rounds.gaps)
+        rounds.n_changes[me, log, 0] = self.n_noted
+        self.noted_places = NULL
+
+    cdef inline void note(self, Py_ssize_t place, double x) noexcept nogil:
+        if self.noted_places != NULL:
+            self.noted_places[self.n_noted] = place
+            self.noted_changes[self.n_noted] = x
+            self.n_noted += 1
+
+    cdef void repeat(self, Rounds rounds, Py_ssize_t who, Py_ssize_t log) noexcept nogil:
+        # The changes of another thread in one round
+        cdef Py_ssize_t n = rounds.n_changes[who, log, 0], k = 0
+        cdef const long long* place = &rounds.places[who, log, 0]
+        cdef const double* x = &rounds.changes[who, log, 0]
+        while k < n:
+            if place[k] < 0:
+                self.add_to_chain(-1 - place[k], x[k])
+            elif not self.linear:
+                self.add_scores(place[k] >> 16, place[k] & 0xffff, x[k])
+            elif k + 1 < n and place[k + 1] >> 16 == place[k] >> 16:
+                if k + 2 < n:
+                    self.prefetch_weights(place[k + 2])
+                self.change_two_weights(place[k], x[k], place[k + 1], x[k + 1])
+                k += 1
+            else:
+                self.change_weights(place[k] >> 16, place[k] & 0xffff, x[k])
+            k += 1
+
+    cdef void change_two_weights(
+        self, long long a, double x, long long b, double z
+    ) noexcept nogil:
+        # `change_weights` of two labels of a row
+        cdef Py_ssize_t p, row = a >> 16
+        cdef double value = 1
+        cdef double* w
+        a, b = a & 0xffff, b & 0xffff
+        for p in range(self.indptr[row], self.indptr[row + 1]):
+            w = &self.W[self.indices[p], 0]
+            if self.data.shape[0]:
+                value = self.data[p]
+            w[a] += x * value
+            w[b] += z * value
+
+    cdef void prefetch_weights(self, long long place) noexcept nogil:
+        cdef Py_ssize_t row = place >> 16, p, j = place & 0xffff
+        if place < 0:
+            return
+        for p in range(self.indptr[row], self.indptr[row + 1]):
+            prefetch(&self.W[self.indices[p], j])
+
+    cdef void add_to_chain(self, Py_ssize_t place, double x) noexcept nogil:
+        cdef Py_ssize_t i = place // self.width, j = place % self.width
+        if i < self.width:
+            self.score[i, j] += x
+            self.score_t[j, i] += x
+        elif i == self.width:
+            self.start[j] += x
+        elif i == self.width + 1:
+            self.end[j] += x
+        else:
+            self.v[place - (self.width + 2) * self.width] += x
 
     def survey(self, blocks, const long long[::1] order, double[::1] worst,
                unsigned char[::1] disputed):

@@ -18,13 +18,14 @@ Both values are known during training; their gap bounds the distance of the prim
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from sklseq._lib.cpu import load_kernel
+from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints
 from sklseq.objectives.margin.pieces import (
     Pieces,
@@ -43,6 +44,7 @@ from sklseq.objectives.margin.separable import (
     smallest_contradiction,
     state_differences,
 )
+from sklseq.objectives.margin.team import Team
 from sklseq.objectives.scores.score_map import Weights
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 
@@ -132,6 +134,11 @@ class SupportPaths(NamedTuple):
         return SupportPaths(*kept, np.concatenate(labels))
 
 
+def padded(n_labels: int) -> int:
+    """Number of labels that the kernel computes with."""
+    return (n_labels + LANES - 1) // LANES * LANES
+
+
 class LinearRows(NamedTuple):
     """CSR arrays for the kernel; columns from the most to the least frequent."""
 
@@ -187,6 +194,9 @@ class StructuredHinge:
         much as the first.
     features : TransitionFeatures, optional
         Transition features of all rows.
+    threads : Threads, optional
+        By default one. Several update different blocks at the same time, see ``Team``; not with a
+        hard margin, averages, or kernels computed on demand.
 
     Attributes
     ----------
@@ -196,7 +206,7 @@ class StructuredHinge:
 
     def __init__(
         self, source, offsets, y, C, margin: Margin, averaging: int = 0, n_own: int = 0,
-        features: TransitionFeatures | None = None,
+        features: TransitionFeatures | None = None, threads: Threads | None = None,
     ):  # fmt: skip
         self.loss, self.slack, allowed, self.scale, self.boundary = margin
         self.offsets, self.y, self.C, self.averaging = offsets, y, C, averaging
@@ -205,7 +215,7 @@ class StructuredHinge:
         self.features = features
         self.is_whole = self.is_linear or isinstance(source, np.ndarray)
         self.gram = source if isinstance(source, np.ndarray) else np.zeros((0, 0))
-        width = (L + LANES - 1) // LANES * LANES
+        width = padded(L)
         cost, score = np.zeros((L, width)), np.full((width, width), -np.inf)
         cost[:, :L] = self.loss.cost
         score[:L, :L] = np.where(allowed.transition, 0, -np.inf)
@@ -216,6 +226,24 @@ class StructuredHinge:
         self.whole = whole_sequences(offsets)
         self._bind(self.whole)
         self.sequences = self.blocks
+        self.team = None
+        if threads is not None and threads.n > 1:
+            self._engage(threads, cost)
+
+    def _engage(self, threads: Threads, cost: np.ndarray) -> None:
+        # Lets threads train. A hard margin may have steps without an end, and averages need the
+        # order of all steps.
+        def copy() -> Any:
+            a = self.kernel.arrays
+            ends = (a[name].copy() for name in ("score", "start", "end"))
+            other = _margin.HingeBlocks(self, cost, *ends, 0, self.kernel)
+            for name in ("W", "v") if self.is_linear else ("v",):
+                other.arrays[name][...] = a[name]
+            return other
+
+        if self.is_whole and not self.averaging and self.slack != "hard":
+            data = self.kernel, copy, threads, self.offsets
+            self.team = Team(*data, owned=not self.is_linear)
 
     def _bind(self, pieces: Pieces) -> None:
         # Go on with these blocks, which have no paths yet.
@@ -261,6 +289,9 @@ class StructuredHinge:
             its first value; searches end when the gap has.
         n_searches : int
         """
+        if self.team is not None:
+            self._run_team(order, gaps, n_steps, accuracy, n_searches)
+            return
         for run in self._at_hand(order):
             self._optimize(run, gaps, n_steps, accuracy, n_searches)
             for _ in range(0 if self.is_whole else self.source.n_sweeps):
@@ -272,6 +303,22 @@ class StructuredHinge:
             done += self.kernel.optimize(order[done:], n_steps, accuracy, gaps, n_searches)
             if done < len(order) and self.kernel.unbounded < 0:
                 self.kernel.grow()
+
+    def together(self) -> AbstractContextManager:
+        """Context for calls of ``optimize`` and ``revisit`` that follow one another closely."""
+        return nullcontext() if self.team is None else self.team.assembled()
+
+    def _run_team(self, order, gaps, n_steps, accuracy, n_searches=0) -> None:
+        a, (first, stop) = self.kernel.arrays, self.pieces[1:3]
+        if len(order) and a["size"][order].max() == len(a["alpha"]):
+            self.kernel.grow()
+        # A step changes two cells of a row and of a transition, of starts and of ends.
+        rows, steps = stop - first, n_steps * max(n_searches, 1)
+        most = int(rows.max(initial=0)) * (self.n_labels + 4 * steps) + 4 * steps
+        if self.features is not None:
+            entries = self.features.rows[0]
+            most += 2 * steps * int((entries[stop] - entries[first]).max(initial=0))
+        self.team.run(order, rows, most, n_steps, accuracy, gaps, n_searches)
 
     def _at_hand(self, order: np.ndarray) -> Iterator[np.ndarray]:
         # Yields runs of `order` while the kernels of their rows are bound; all of `order` with a
@@ -325,6 +372,9 @@ class StructuredHinge:
 
         ``gaps`` receives the contribution of each sequence to the gap among these paths.
         """
+        if self.team is not None:
+            self._run_team(order, gaps, n_steps, accuracy)
+            return
         for run in self._at_hand(order):
             self.kernel.revisit(run, n_steps, accuracy, gaps)
 
@@ -352,6 +402,11 @@ class StructuredHinge:
         states = ("W",) if self.is_linear else ("coef", "S")
         for name in ("alpha", "score", "score_t", "start", "end", "v", *states):
             a[name] *= k
+        self._forget_team()
+
+    def _forget_team(self) -> None:
+        if self.team is not None:
+            self.team.forget()
 
     def start_from(self, paths: SupportPaths, allowed: Constraints) -> None:
         """Start from the α of an earlier training on the same rows, with any C and loss.
@@ -430,6 +485,7 @@ class StructuredHinge:
         if self.features is not None:
             links = link_differences(*data, self.features)
             a["v"] += self.scale**2 * (links.T @ paths.alpha)
+        self._forget_team()
 
     def certificate(self) -> Certificate:
         """Primal and dual objective of the average of iterates, or of the last iterate.
@@ -441,22 +497,35 @@ class StructuredHinge:
 
     def last_certificate(self) -> Certificate:
         """Primal and dual objective of the last iterate."""
-        half, (mass, loss) = 0.5 * self.squared_norm(), self._mass_and_loss()[::-1]
+        half = 0.5 * self.squared_norm()
+        dual = self._dual(half)
+        if self.team is not None:
+            self.team.adapt(dual)
         C, xi = self.C[self.sequences], np.maximum(self._worst(), 0)
-        dual = float(loss.sum()) - half
         if self.slack == "l1":
             return Certificate(half + float(C @ xi), dual)
         if self.slack == "l2":
-            half_mass = mass[self.sequences] ** 2 / (4 * C)
-            return Certificate(half + float(C @ xi**2), dual - float(half_mass.sum()))
+            return Certificate(half + float(C @ xi**2), dual)
         # w violates margins by at most max ξ, so w / (1 - max ξ / least loss) violates none.
         factor = 1 - xi.max(initial=0) / self.loss.least if xi.max(initial=0) > 0 else 1.0
         return Certificate(half / factor**2 if factor > 0 else np.inf, dual)
 
+    def _dual(self, half: float) -> float:
+        # The dual objective, of half = ½‖w‖²
+        loss, mass = self._mass_and_loss()
+        dual = float(loss.sum()) - half
+        if self.slack == "l2":
+            used = self.sequences  # slacks are those of whole sequences
+            dual -= float((mass[used] ** 2 / (4 * self.C[used])).sum())
+        return dual
+
     def _worst(self) -> np.ndarray:
         # Largest violation of each of `sequences`; `disputed` becomes where its path errs.
         worst, self.disputed = np.zeros(len(self.C)), np.zeros(len(self.y), np.uint8)
-        self.kernel.survey(self.whole, self.sequences, worst, self.disputed)
+        if self.team is None:
+            self.kernel.survey(self.whole, self.sequences, worst, self.disputed)
+        else:
+            self.team.survey(self.whole, self.sequences, worst, self.disputed)
         return worst[self.sequences]
 
     # ------------------------------------------------------------------ pieces

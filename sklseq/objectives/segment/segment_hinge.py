@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 from scipy import sparse
@@ -198,6 +199,10 @@ class SegmentHinge:
         found, best = best_segments(self.plan, psi, chain, a, b)
         check_segmentations(best, a)
         return found
+
+    def together(self) -> AbstractContextManager:
+        """Context of the calls of a pass; one thread needs none."""
+        return nullcontext()
 
     def revisit(self, order: np.ndarray, gaps: np.ndarray, n_steps: int, accuracy: float) -> None:
         """Take steps among the segmentations found so far, without a search."""

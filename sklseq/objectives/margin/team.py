@@ -1,0 +1,150 @@
+"""Threads that update different blocks of a margin problem at the same time.
+
+Each has weights of its own, and repeats what others changed one or two rounds later. A step is the
+best one for the weights of its thread. Steps that are alike add less to the dual objective together
+than alone, and might even lower it: both are compared, and rounds become shorter. With the same
+number of threads, the weights are the same in each run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sklseq._lib.cpu import load_kernel
+from sklseq._lib.threads import Threads
+
+_margin = load_kernel("sklseq.objectives.margin._margin")
+
+# Blocks of a thread in a round, at first; a pass of fewer than FEWEST rounds is for one thread.
+SIZE, FEWEST = 4, 4
+# Rounds become half as long if steps add less than ENOUGH of what they add alone; rounds of one
+# block end, and one thread goes on, if they add less than LEAST.
+ENOUGH, LEAST = 0.9, 0.5
+OF_BLOCK = 2  # rows that take as long as what an update costs in any case
+
+
+class Runs(NamedTuple):
+    """Blocks ``order[starts[k, r]:stops[k, r]]`` are those of thread k in round r."""
+
+    order: np.ndarray
+    starts: np.ndarray
+    stops: np.ndarray
+
+
+class Team:
+    """Compiled problems, one for each thread, with the same working sets.
+
+    Parameters
+    ----------
+    main : HingeBlocks
+        The problem, whose weights count.
+    copy : callable() -> HingeBlocks
+        Returns another one with the same weights.
+    threads : Threads
+    offsets : ndarray
+        Rows of whole sequences.
+    owned : bool
+        Whether a thread has scores of the rows of its own sequences only, which it alone updates.
+    """
+
+    def __init__(
+        self, main: Any, copy: Callable[[], Any], threads: Threads, offsets: np.ndarray, owned: bool
+    ):
+        self.main, self.copy, self.threads, self.owned = main, copy, threads, owned
+        self.cuts = even_cuts(np.diff(offsets), threads.n)  # sequences of each thread
+        self.rows = offsets[self.cuts].tolist()
+        self.rounds, self.size, self.is_assembled = _margin.Rounds(threads.n), SIZE, False
+        self.forget()
+
+    def forget(self) -> None:
+        """Make new copies: the weights of ``main`` were changed by others."""
+        self.workers: list[Any] = []
+        self.dual = np.nan
+
+    def workers_now(self, alone: bool = False) -> list[Any]:
+        """The problem of each thread, for the blocks and working sets that ``main`` has now.
+
+        With ``alone``, ``main`` keeps the scores of all rows up to date.
+        """
+        n = self.threads.n
+        if not self.workers:
+            self.workers = [self.main] + [self.copy() for _ in range(n - 1)]
+        bounds = [0] + [self.rows[-1]] * n if alone else self.rows
+        for worker, first, stop in zip(self.workers, bounds, bounds[1:]):
+            worker.follow(self.main, first, stop)
+        return self.workers
+
+    def adapt(self, dual: float) -> None:
+        """Choose the length of rounds by what the dual objective has gained since the last call."""
+        alone, together = sum(worker.gain for worker in self.workers), dual - self.dual
+        if together < (ENOUGH if self.size > 1 else LEAST) * alone:
+            self.size //= 2
+        self.dual = dual
+        for worker in self.workers:
+            worker.gain = 0.0
+
+    @contextmanager
+    def assembled(self) -> Iterator[None]:
+        """Context in which threads wait for what ``run`` gives them, without the interpreter."""
+        if self.is_assembled:
+            yield
+            return
+        workers, self.is_assembled = self.workers_now(), True
+        self.rounds.begin()
+
+        def stand_by(k: int) -> None:
+            workers[k].stand_by(self.rounds, k)
+
+        try:
+            with self.threads.beside(stand_by, self.rounds.dismiss):
+                yield
+        finally:
+            self.is_assembled = False
+
+    def run(self, order: np.ndarray, rows: np.ndarray, most: int, *effort: Any) -> None:
+        """Update the blocks ``order``; of all blocks: their rows, and the most changes of one."""
+        runs = self._deal(order, rows)
+        room = most * int((runs.stops - runs.starts).max())
+        self.rounds.set_pass(runs, max(room, 1), *effort)
+        with self.assembled():
+            self.workers_now(alone=runs.starts.shape[1] == 1)
+            self.main.lead(self.rounds)
+
+    def survey(self, blocks: Any, order: np.ndarray, *answers: np.ndarray) -> None:
+        """``HingeBlocks.survey`` of the sequences ``order``, sorted, by all threads."""
+        cuts = np.searchsorted(order, self.cuts)
+        parts = [(order[a:b], *answers) for a, b in zip(cuts, cuts[1:])]
+        jobs = list(zip(self.workers_now(), parts))
+        self.threads.map(lambda job: job[0].survey(blocks, *job[1]), jobs)
+
+    def _deal(self, order: np.ndarray, rows: np.ndarray) -> Runs:
+        # A thread has neighbouring blocks, whose α and paths share cache lines.
+        n = self.threads.n
+        n_rounds = len(order) // (n * self.size) if self.size else 0
+        if n_rounds < FEWEST:  # others only repeat what the first thread changes
+            stops = np.zeros((n, 1), np.int64)
+            stops[0] = len(order)
+            return Runs(order, np.zeros_like(stops), stops)
+        cuts = self.cuts
+        if not self.owned:
+            cost = np.zeros(len(rows), np.int64)
+            cost[order] = rows[order] + OF_BLOCK
+            cuts = even_cuts(cost, n)
+        owner = np.searchsorted(cuts[1:-1], order, side="right")
+        parts = [order[owner == k] for k in range(n)]
+        counts = np.array([len(part) for part in parts])[:, None]
+        bounds = counts * np.arange(n_rounds + 1) // n_rounds + np.cumsum(counts)[:, None] - counts
+        starts, stops = np.ascontiguousarray(bounds[:, :-1]), np.ascontiguousarray(bounds[:, 1:])
+        return Runs(np.concatenate(parts), starts, stops)
+
+
+def even_cuts(cost: np.ndarray, parts: int) -> np.ndarray:
+    """Bounds of so many runs of about equal sums of costs; some may be empty."""
+    total = np.append(0, np.cumsum(cost))
+    cuts = np.searchsorted(total, np.linspace(0, total[-1], parts + 1))
+    cuts[0], cuts[-1] = 0, len(cost)
+    return cuts
