@@ -1,10 +1,10 @@
 """What a user who changes nothing gets: from feature dicts to a model and to labels, by turns.
 
-Parts (all, or those named): defaults, tagging, gaps, search, penalty. Beside sklearn-crfsuite, in
-one thread and by process time; both read the same dicts, made by the function of its tutorial where
-there are words. `--rounds N`: medians of N; `--data NAME ...`: some of the corpora; `--every N`: of
-the part gaps, every Nth sequence; `--plot FILE`: ratios as a picture. Data: SKLSEQ_DATA, a folder
-that holds the folders named in `CORPORA`.
+Parts (all, or those named): defaults, tagging, gaps, search, penalty, columns. Beside
+sklearn-crfsuite, in one thread and by process time; both read the same dicts, made by the function
+of its tutorial where there are words. `--rounds N`: medians of N; `--data NAME ...`: some of the
+corpora; `--every N`: of the part gaps, every Nth sequence; `--plot FILE`: ratios as a picture.
+Data: SKLSEQ_DATA, a folder that holds the folders named in `CORPORA`.
 """
 
 import argparse
@@ -27,7 +27,13 @@ from sklearn.pipeline import make_pipeline
 from threadpoolctl import threadpool_limits
 
 from sklseq import CRFTagger, CRFTaggerCV, read_crfsuite_model
-from sklseq.features import DictFeatures, TokenFeatures, WindowFeatures
+from sklseq.features import (
+    DictFeatures,
+    TemplateFeatures,
+    TokenFeatures,
+    WindowFeatures,
+    column_features,
+)
 from sklseq.metrics import span_f1, span_f1_scorer, token_accuracy
 
 PENALTIES = [(0.1, 0.1), (0, 1), (0, 0.1), (1, 1e-3)]  # (l1, l2), (c1, c2)
@@ -309,6 +315,37 @@ def part_penalty(quick):
                     predicted = [tagger.predict(rows_test) for tagger in taggers]
                     found.append([score(data.y_test[:1500], labels) for labels in predicted])
                 row(name, way, n, *np.mean(found, axis=0))
+
+
+def part_columns(quick):
+    """Span F1 or accuracy of CRFTagger() on at most 1,500 test sequences, and seconds of processor
+    time of extraction and fit, by the features of columns of strings: why `column_features` is the
+    default of `sklseq train`. Training sets: the first n sequences."""
+    row = table("columns", "data", "columns", "sequences", "templates", "windows of letters",
+                "column_features", *["s"] * 3)  # fmt: skip
+    for name in OPTIONS.data:
+        for data, columns in columns_of(name, task(name, quick)):
+            ways = [
+                TemplateFeatures(columns=columns),
+                WindowFeatures(TokenFeatures(columns=columns[:1])),
+                column_features(columns, symbols=columns == ["residue"]),
+            ]
+            for n in sorted({min(n, len(data.y)) for n in (200, 3000)}):
+                models = [make_pipeline(clone(way), CRFTagger()) for way in ways]
+                times = [seconds(model.fit, data.raw[:n], data.y[:n]) for model in models]
+                found = [score(data.y_test[:1500], m.predict(data.raw_test[:1500])) for m in models]
+                row(name, " ".join(columns), n, *found, *times)
+
+
+def columns_of(name, data):
+    """Yield the task with its columns of strings, and with its words alone."""
+    if data.raw is None and name == "protein-cb513":
+        raw, raw_test = ([{"residue": [t["+0"] for t in x]} for x in X] for X in data[1::3])
+        yield data._replace(raw=raw, raw_test=raw_test), ["residue"]
+    elif data.raw is not None:
+        yield data, list(data.raw[0])
+        if len(data.raw[0]) > 1:
+            yield data, ["w"]
 
 
 def excess(model, X, y):

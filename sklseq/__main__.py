@@ -34,6 +34,8 @@ from sklseq.datasets._conll_batches import conll_batches
 
 TAGGERS = ("CRFTagger", "HMSVMTagger", "ZScoreTagger", "SemiCRFSegmenter")
 EXTRACTORS = ("TemplateFeatures", "TokenFeatures", "SegmentFeatures")
+# A first column of at most so many values, each so many times on average, holds symbols, not words.
+MOST_SYMBOLS, TIMES = 100, 20
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -111,7 +113,11 @@ def _add_train(commands: Any) -> None:
         "--columns", type=_names, metavar="w,pos",
         help="names of all columns but the label; default c0,c1,...",
     )  # fmt: skip
-    train.add_argument("--features", choices=EXTRACTORS, help="default TemplateFeatures")
+    train.add_argument(
+        "--features", choices=EXTRACTORS,
+        help="default: letters of the words in the first column and of their neighbours, and "
+        "templates of all columns",
+    )  # fmt: skip
     train.add_argument(
         "--templates", metavar="FILE", help="template file of CRF++ or Wapiti, for TemplateFeatures"
     )
@@ -129,6 +135,9 @@ def _add_train(commands: Any) -> None:
     )  # fmt: skip
     train.add_argument("--export", metavar="FILE", help="also write the model for fast loading")
     train.add_argument("--progress", action="store_true", help="show a progress bar")
+    train.add_argument(
+        "-v", "--verbose", action="store_true", help="say what was read and which features are used"
+    )  # fmt: skip
     train.set_defaults(run=_train)
 
 
@@ -213,12 +222,20 @@ def _assignment(text: str) -> tuple[str, Any]:
 
 
 def _train(args: argparse.Namespace) -> None:
-    model = _new_model(args)
+    _check_parts(args)
     _check_outputs(args)
+    templates = _template_text(args)
+    _new_model(args, args.columns or ["c0"], templates)  # names wrong options before files are read
     X, y = _read_filled(args, args.file, columns=args.columns)
-    _name_columns(model[0], list(X[0]))
-    if args.templates is not None:
+    columns = list(X[0])
+    symbols = _are_symbols([x[columns[0]] for x in X])
+    model = _new_model(args, columns, templates, symbols)
+    if templates is not None:
         _check_templates(args.templates, model[0])
+    for name in columns:
+        _warn_of_numbers(name, [x[name] for x in X])
+    if args.verbose:
+        _report(args, X, y, symbols, model[0])
     if args.dev is not None:
         X_dev, y_dev = _read_filled(args, args.dev, columns=args.columns)
         if len(X_dev[0]) != len(X[0]):
@@ -254,15 +271,17 @@ def _check_outputs(args: argparse.Namespace) -> None:
         known.setdefault(name, option)
 
 
-def _new_model(args: argparse.Namespace) -> Any:
+def _new_model(
+    args: argparse.Namespace, columns: list[str], templates: str | None, symbols: bool = False
+) -> Any:
     """Return the Pipeline that the options describe, with its parameters set."""
     from sklearn.pipeline import Pipeline
 
     import sklseq
 
-    _check_parts(args)
     tagger = getattr(sklseq, args.tagger)()
-    model = Pipeline([("features", _new_extractor(args)), ("tagger", tagger)])
+    extractor = _new_extractor(args, columns, templates, symbols)
+    model = Pipeline([("features", extractor), ("tagger", tagger)])
     known = {name.removeprefix("tagger__"): name for name in model.get_params() if "__" in name}
     for name, value in args.set:
         if name not in known:
@@ -286,14 +305,61 @@ def _check_parts(args: argparse.Namespace) -> None:
         raise UsageError("--export writes no SemiCRFSegmenter; leave one of them out.")
 
 
-def _new_extractor(args: argparse.Namespace) -> Any:
-    from sklseq.features import SegmentFeatures, TemplateFeatures, TokenFeatures, WindowFeatures
+def _new_extractor(
+    args: argparse.Namespace, columns: list[str], templates: str | None, symbols: bool
+) -> Any:
+    from sklseq.features import (
+        SegmentFeatures,
+        TemplateFeatures,
+        TokenFeatures,
+        WindowFeatures,
+        column_features,
+    )
 
+    if args.features == "TemplateFeatures" or templates is not None:
+        return TemplateFeatures(templates, columns=columns)
     if args.features == "TokenFeatures":
-        return WindowFeatures(TokenFeatures())
+        return WindowFeatures(TokenFeatures(columns=columns[:1]))
     if args.features == "SegmentFeatures":
-        return SegmentFeatures(TokenFeatures())
-    return TemplateFeatures(_template_text(args))
+        return SegmentFeatures(TokenFeatures(columns=columns[:1]), columns=columns[0])
+    return column_features(columns, symbols=symbols)
+
+
+def _report(args: argparse.Namespace, X: list, y: list, symbols: bool, extractor: Any) -> None:
+    """Say what was read, and which features the model has."""
+    n_tokens, n_labels = sum(map(len, y)), len(set().union(*y))
+    columns = ", ".join(X[0])
+    _say(args, f"{len(X)} sequences, {n_tokens} tokens, {n_labels} labels; columns {columns}.")
+    features = " ".join(repr(extractor).split())
+    if args.features is None and args.templates is None:
+        kind, first = "symbols" if symbols else "words", next(iter(X[0]))
+        n_values = len(set().union(*(x[first] for x in X)))
+        features = f"column_features for {kind}, as {first} has {n_values} different values"
+    _say(args, f"Features: {features}.")
+
+
+def _are_symbols(column: list[list[str]]) -> bool:
+    n_values = len(set().union(*column))
+    return n_values <= MOST_SYMBOLS and sum(map(len, column)) >= TIMES * n_values
+
+
+def _warn_of_numbers(name: str, column: list[list[str]]) -> None:
+    values = set().union(*column)
+    if len(values) > MOST_SYMBOLS and all(map(_is_number, values)):
+        warnings.warn(
+            f"Column {name} holds {len(values)} different numbers, and each is read as a word; for "
+            "measurements, train in Python with PerToken.",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _stop_early(tagger: Any, n_train: int, n_dev: int) -> None:
@@ -342,18 +408,6 @@ def _check_templates(path: str, extractor: Any) -> None:
             parse_templates([line], extractor.columns)
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from error
-
-
-def _name_columns(extractor: Any, names: list[str]) -> None:
-    """Set the columns to read, unless ``--set`` does: all, or the first for TokenFeatures."""
-    from sklseq.features import SegmentFeatures, WindowFeatures
-
-    if isinstance(extractor, SegmentFeatures) and extractor.columns is None:
-        extractor.set_params(columns=names[0])
-    if isinstance(extractor, (SegmentFeatures, WindowFeatures)):
-        extractor, names = extractor.extractor, names[:1]
-    if extractor.columns is None:
-        extractor.set_params(columns=names)
 
 
 def _tag(args: argparse.Namespace) -> None:

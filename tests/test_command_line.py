@@ -30,7 +30,13 @@ from sklseq import (
 from sklseq.__main__ import main
 from sklseq.datasets import make_contacts, read_conll, write_conll
 from sklseq.datasets._conll_batches import conll_batches
-from sklseq.features import SegmentFeatures, TemplateFeatures, TokenFeatures, WindowFeatures
+from sklseq.features import (
+    SegmentFeatures,
+    TemplateFeatures,
+    TokenFeatures,
+    WindowFeatures,
+    column_features,
+)
 from sklseq.metrics import sequence_accuracy, span_report, token_accuracy
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -104,7 +110,13 @@ def assert_same(found, expected):
 @pytest.mark.parametrize(
     ("options", "model"),
     [
-        ("", lambda: make_pipeline(TemplateFeatures(columns=["w", "newline"]), CRFTagger())),
+        ("", lambda: make_pipeline(column_features(["w", "newline"]), CRFTagger())),
+        (
+            "--features TemplateFeatures --set features__min_count=2",
+            lambda: make_pipeline(
+                TemplateFeatures(columns=["w", "newline"], min_count=2), CRFTagger()
+            ),
+        ),
         (
             "--templates templates --set features__boundary=mark --set decode=marginal",
             lambda: make_pipeline(
@@ -127,7 +139,7 @@ def assert_same(found, expected):
         (
             "--tagger HMSVMTagger --set loss=zero_one --set random_state=0 --set max_iter=5",
             lambda: make_pipeline(
-                TemplateFeatures(columns=["w", "newline"]),
+                column_features(["w", "newline"]),
                 HMSVMTagger(loss="zero_one", random_state=0, max_iter=5),
             ),
         ),
@@ -151,11 +163,38 @@ def test_a_development_set_stops_training(files, run):
     (X, y), (X_dev, y_dev) = read(files, "train.txt"), read(files, "test.txt.xz")
     split = PredefinedSplit([-1] * len(X) + [0] * len(X_dev))
     tagger = CRFTagger(l2=0.01, early_stopping=True, validation_fraction=split)
-    expected = make_pipeline(TemplateFeatures(columns=["w", "newline"]), tagger)
+    expected = make_pipeline(column_features(["w", "newline"]), tagger)
     expected.fit(X + X_dev, y + y_dev)
     model = pickle.loads((files / "m").read_bytes())
     assert_array_equal(model[-1].coef_, tagger.coef_)
     assert model.score(X_dev, y_dev) == max(tagger.validation_scores_)
+
+
+@pytest.mark.parametrize(("n_values", "times"), [(100, 20), (101, 20), (100, 19), (2, 30)])
+def test_few_values_that_occur_often_are_symbols(files, run, n_values, times):
+    symbols = [f"{k}a" for k in range(n_values)] * times
+    X = [{"c0": symbols[k : k + 60]} for k in range(0, len(symbols), 60)]
+    y = [["odd" if int(s[:-1]) % 2 else "even" for s in x["c0"]] for x in X]
+    write_conll(files / "symbols", X, y)
+    code, _, err = run("train -v -m m --set max_iter=2 symbols")
+    features = pickle.loads((files / "m").read_bytes())[0]
+    are_symbols = n_values <= 100 and times >= 20
+    assert (code, isinstance(features, TemplateFeatures)) == (0, are_symbols)
+    assert f"{len(X)} sequences, {len(symbols)} tokens, 2 labels; columns c0" in err
+    assert ("symbols" if are_symbols else "words") in err.split("\n")[1]
+
+
+def test_measurements_are_no_words(files, run):
+    X = [{"x": [f"{k / 7:.4f}" for k in range(s, s + 40)], "w": ["a"] * 40} for s in (0, 40, 80)]
+    write_conll(files / "numbers", X, [["low", "high"] * 20] * 3)
+    warnings.simplefilter("always")
+    code, _, err = run("train -m m --columns x,w numbers")
+    assert (code, err.count("\n")) == (0, 1)
+    assert "Column x holds 120 different numbers" in err
+    for x in X:
+        x["x"][3] = "n/a"
+    write_conll(files / "numbers", X, [["low", "high"] * 20] * 3)
+    assert run("train -m m --columns x,w numbers") == (0, "", "")
 
 
 def test_column_files_with_labels_and_without(run):

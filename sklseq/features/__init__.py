@@ -9,6 +9,7 @@ from sklseq._lib.lazy_names import lazy_names
 
 if TYPE_CHECKING:  # the names below, for type checkers
     from sklseq.features._active_potentials import count_active_potentials
+    from sklseq.features._column_features import column_features
     from sklseq.features._dict import DictFeatures
     from sklseq.features._field import receptive_field
     from sklseq.features._lexicon import LexiconFeatures
@@ -26,6 +27,7 @@ __all__ = [
     "TemplateFeatures",
     "TokenFeatures",
     "WindowFeatures",
+    "column_features",
     "count_active_potentials",
     "receptive_field",
 ]
@@ -38,6 +40,7 @@ __getattr__, __dir__ = lazy_names(
             "count_active_potentials",
             "count_firings",
         ),
+        "_column_features": ("column_features",),
         "_dict": ("DictFeatures",),
         "_field": ("receptive_field",),
         "_lexicon": ("LexiconFeatures",),

@@ -61,6 +61,21 @@ def default_templates(columns: Sequence[str]) -> list[str]:
     return templates
 
 
+def word_templates(columns: Sequence[str]) -> list[str]:
+    """Return pairs of words, the first column, and the default templates of the others."""
+    return default_templates(columns)[5:]  # all but single words
+
+
+def symbol_templates(columns: Sequence[str]) -> list[str]:
+    """Return a window of eleven values, pairs in a window of seven, triples with the value."""
+    templates = []
+    for name in columns:
+        templates += [f"{name}[{i}]" for i in range(-5, 6)]
+        templates += [f"{name}[{i}]|{name}[{i + 1}]" for i in range(-3, 3)]
+        templates += [f"{name}[{i - 1}]|{name}[{i}]|{name}[{i + 1}]" for i in range(-1, 2)]
+    return templates
+
+
 def parse_templates(templates: Any, columns: Sequence[str]) -> list[Template]:
     """Parse templates of any of the forms and check them against the columns.
 

@@ -82,6 +82,8 @@ def test_default_runs_have_one_objective(load, corpora, monkeypatch):
     bench.OPTIONS.data, bench.OPTIONS.rounds = ["conll2000"], 1
     bench.part_defaults(True)
     bench.part_tagging(True)
+    bench.part_columns(True)
+    assert [cells[5] for cells in load("_report").KEPT["columns"]["rows"]] == [100, 100]
     bench.part_gaps(True)
     assert max(cells[3] for cells in load("_report").KEPT["gaps"]["rows"]) <= 1
     load("_report").KEPT.clear()

@@ -1,0 +1,71 @@
+"""Features for columns of strings: a good start, without choices to make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import FeatureUnion
+
+from sklseq._lib.checks import check_names
+from sklseq.features._parse import symbol_templates, word_templates
+from sklseq.features._template import TemplateFeatures
+from sklseq.features._token import TokenFeatures
+from sklseq.features._window import WindowFeatures
+
+
+def column_features(columns: str | Sequence[str] = "w", *, symbols: bool = False) -> BaseEstimator:
+    """Return an extractor for columns of strings, the first of words: that of ``sklseq train``.
+
+    It joins three: each word with its prefixes and suffixes (:class:`TokenFeatures`); lower case,
+    last three letters, shapes, flags and length of the word and of its neighbours
+    (:class:`WindowFeatures`); pairs of words, and windows, pairs and triples of the other columns
+    (:class:`TemplateFeatures`).
+
+    Parameters
+    ----------
+    columns : str or sequence of str, default="w"
+        Names of the columns to read, words first; ``"w"`` is that of sequences of strings.
+    symbols : bool, default=False
+        Whether the first column holds symbols and not words, such as amino acids, letters, notes:
+        templates alone, with a window of eleven values, pairs and triples.
+
+    Returns
+    -------
+    FeatureUnion or TemplateFeatures
+        Not fitted. Names of the parts of the union: "templates", "letters", "neighbours".
+
+    See Also
+    --------
+    TokenFeatures, WindowFeatures, TemplateFeatures : the parts, with their parameters.
+
+    Notes
+    -----
+    :doc:`/features` has the scores of these features beside those of each part alone.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.features import column_features
+    >>> model = make_pipeline(column_features(), CRFTagger())
+    >>> model.fit([["Ann", "sings"], ["it", "rains"]], [["NAME", "O"], ["O", "O"]])
+    Pipeline(...)
+    >>> model.predict([["Ann", "rains"]])
+    [['NAME', 'O']]
+    """
+    names = [columns] if isinstance(columns, str) else check_names(columns)
+    if not names:
+        raise ValueError("columns must name at least one column; got an empty list.")
+    if symbols:
+        return TemplateFeatures(symbol_templates(names), columns=names)
+    of_word = {"columns": names[:1], "suffixes": 2}
+    for kind in ("lower", "shape", "short_shape", "flags", "length"):
+        of_word[kind] = False  # the window has them
+    near = TokenFeatures(columns=names[:1], word=False, prefixes=0, suffixes=[3])
+    parts = {
+        "templates": TemplateFeatures(word_templates(names), columns=names),
+        "letters": TokenFeatures(**of_word),
+        "neighbours": WindowFeatures(near, bos_eos=False),  # templates mark the ends
+    }
+    return FeatureUnion(list(parts.items()), verbose_feature_names_out=False)

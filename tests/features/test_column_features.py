@@ -1,0 +1,90 @@
+"""Features of columns of strings: those of their parts, each once; for words and for symbols."""
+
+import re
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+
+from sklseq import CRFTagger, runtime
+from sklseq.deployment import export
+from sklseq.features import TemplateFeatures, TokenFeatures, column_features, receptive_field
+
+rng = np.random.default_rng(0)
+WORDS = ["Ann", "met", "Bob-2", "in", "NEW", "York", ".", "Ἀθῆναι", "x", "2024", "東京"]
+X = [
+    {"w": rng.choice(WORDS, n).tolist(), "pos": rng.choice(["N", "V", "."], n).tolist()}
+    for n in (7, 1, 4, 12)
+]
+
+
+def attributes(extractor, X):
+    """Names of the features of each row, which all have the value 1."""
+    rows = extractor.fit_transform(X).rows.tocsr()
+    names = extractor.get_feature_names_out()
+    assert len(set(names)) == len(names)
+    assert (rows.data == 1).all()
+    return [names[row.indices].tolist() for row in rows]
+
+
+def test_each_token_has_its_own_attributes_once_and_a_window_of_those_without_affixes():
+    found = attributes(column_features(["w", "pos"]), X)
+    own = attributes(TokenFeatures(columns="w"), X)
+    ends = np.cumsum([len(x["w"]) for x in X])
+    for t, names in enumerate(found):
+        assert len(set(names)) == len(names)
+        assert {n for n in names if n.startswith("w.")} == set(own[t])
+        for d in (-1, 1):
+            there = own[t + d] if 0 <= t + d < len(own) else []
+            if t + min(d, 0) in ends - 1:  # of another sequence
+                there = []
+            near = {n for n in there if not re.match("w.(word|prefix|suffix[12])", n)}
+            assert {n for n in names if n.startswith(f"{d:+d}:")} == {f"{d:+d}:{n}" for n in near}
+
+
+def test_templates_are_pairs_of_words_and_the_default_ones_of_other_columns():
+    default = TemplateFeatures(columns=["w", "pos"])
+    kept = [
+        [n for n in names if not re.match(r"w\[[-\d]+\]=", n)] for names in attributes(default, X)
+    ]
+    found = attributes(column_features(["w", "pos"]), X)
+    assert [[n for n in names if "w." not in n] for names in found] == kept
+
+
+@pytest.mark.parametrize("columns", ["w", ["w"]])
+def test_sequences_of_strings(columns):
+    X = [["Ann", "sings"], ["it", "rains"]]
+    model = make_pipeline(column_features(columns), CRFTagger())
+    assert model.fit(X, [["NAME", "O"], ["O", "O"]]).predict([["Ann", "rains"]]) == [["NAME", "O"]]
+    assert receptive_field(model[:-1]) == (1, 1)
+
+
+def test_symbols_have_a_window_of_eleven():
+    names = attributes(column_features(["aa"], symbols=True), [{"aa": list("ABCDEFGHIJKLM")}])
+    letters = dict(zip(range(-6, 7), "ABCDEFGHIJKLM"))
+    singles = {f"aa[{d}]={letters[d]}" for d in range(-5, 6)}
+    pairs = {f"aa[{d}]|aa[{d + 1}]={letters[d]}|{letters[d + 1]}" for d in range(-3, 3)}
+    triples = {
+        "aa[-2]|aa[-1]|aa[0]=E|F|G", "aa[-1]|aa[0]|aa[1]=F|G|H", "aa[0]|aa[1]|aa[2]=G|H|I"
+    }  # fmt: skip
+    assert set(names[6]) == singles | pairs | triples
+    assert receptive_field(column_features(symbols=True).fit([["A"]])) == (5, 5)
+
+
+@pytest.mark.parametrize("symbols", [False, True])
+def test_exported_models_predict_the_same(tmp_path, symbols):
+    y = [rng.choice(["A", "B"], len(x["w"])).tolist() for x in X]
+    model = make_pipeline(column_features(["w", "pos"], symbols=symbols), CRFTagger()).fit(X, y)
+    export(model, tmp_path / "model")
+    decoder = runtime.load(tmp_path / "model")
+    assert decoder.columns_ == ["w", "pos"]
+    assert list(decoder.predict(X)) == list(model.predict(X))
+    assert model.predict(X) == y  # enough features to tell all rows apart
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"), [([], "at least one"), (["w", "w"], "must be different names")]
+)
+def test_wrong_columns(columns, message):
+    with pytest.raises(ValueError, match=message):
+        column_features(columns)
