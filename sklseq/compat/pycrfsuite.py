@@ -22,6 +22,7 @@ from sklseq.runtime import Decoder
 __all__ = ["CRFSUITE_VERSION", "CRFSuiteError", "ItemSequence", "ParsedDump", "Tagger", "Trainer"]
 
 CRFSUITE_VERSION = "0.12.2"  # version whose files and objective are supported
+_ATOMS = (str, bool, int, float)  # values of attributes that nobody can change
 _SWITCHES = {"true": 1.0, "false": 0.0}
 
 # Parameters of CRFsuite's training, with its defaults. Those below the line are settings of
@@ -119,17 +120,29 @@ class ItemSequence:
         return features.inverse_transform(features.fit_transform([items]))[0]
 
 
-def _items(xseq: Any) -> list:
+def _items(xseq: Any, deep: bool = True) -> list:
+    # Copies: callers may reuse what they gave. Not ``deep``: without what dicts hold, in half of
+    # the time.
     if isinstance(xseq, ItemSequence):
         return xseq.xseq
-    if type(xseq) is list:  # before the checks of abstract classes, which are slow
-        return xseq[:]
-    if isinstance(xseq, (str, bytes, Mapping)) or not isinstance(xseq, Iterable):
+    is_list = type(xseq) is list  # before the checks of abstract classes, which are slow
+    if not is_list and (isinstance(xseq, (str, bytes, Mapping)) or not isinstance(xseq, Iterable)):
         raise TypeError(
             f"xseq must be a list of items or an ItemSequence; got {xseq!r:.40} "
             f"({type(xseq).__name__})."
         )
-    return list(xseq)
+    if deep:
+        return [_copied(item) for item in xseq]
+    return [item.copy() if type(item) is dict else _copied(item) for item in xseq]
+
+
+def _copied(item: Any) -> Any:
+    if type(item) is dict:
+        return {key: v if type(v) in _ATOMS else _copied(v) for key, v in item.items()}
+    if isinstance(item, Mapping):
+        return {key: _copied(v) for key, v in item.items()}
+    is_collection = isinstance(item, Iterable) and not isinstance(item, (str, bytes))
+    return [_copied(part) for part in item] if is_collection else item
 
 
 class Tagger:
@@ -255,7 +268,7 @@ class Tagger:
         """
         decoder = self._opened()
         if xseq is not None:
-            self._forget(_items(xseq))
+            self._forget(_items(xseq, deep=False))
         return decoder.predict_single(self._sequence)
 
     def marginal(self, y: str, pos: int) -> float:
@@ -488,7 +501,7 @@ class Trainer:
         switch = _SWITCHES.get(str(value).lower()) if kind is bool else None
         try:
             number = float(value) if switch is None else switch
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
             raise ValueError(

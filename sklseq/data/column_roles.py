@@ -45,7 +45,7 @@ def _chosen_mask(chosen: Any, n: int, names: Callable[[], np.ndarray] | None) ->
     else:
         known = names()
         mask = _by_rule(chosen, known) if listed is None else _by_name(listed, known)
-        hint = f"names look like {str(known[0])!r}"
+        hint = _looks(known)
     if not mask.any():
         raise ValueError(
             f"transition_features={chosen!r:.60} chooses none of the {n} columns of X; {hint}, and "
@@ -123,7 +123,11 @@ def _by_name(wanted: np.ndarray, known: np.ndarray) -> np.ndarray:
     missing = sorted({str(name) for name in wanted} - {str(name) for name in known})
     if missing:
         raise ValueError(
-            f"transition_features names {missing[0]!r}, which is not a column of X; names "
-            f"look like {str(known[0])!r}, and a regular expression chooses groups of them."
+            f"transition_features names {missing[0]!r}, which is not a column of X; "
+            f"{_looks(known)}, and a regular expression chooses groups of them."
         )
     return np.isin(known.astype(str), wanted.astype(str))
+
+
+def _looks(known: np.ndarray) -> str:
+    return f"names look like {str(known[0])!r}" if len(known) else "X has no columns"

@@ -205,7 +205,7 @@ class SegmentationDisplay:
             raise ValueError("plot_f1 needs segments; there are none, true or predicted.")
         y_true, y_pred = (
             [
-                segments_to_labels(segments, len(tokens), outside=self.outside)
+                segments_to_labels(segments, len(tokens))
                 for segments, tokens in zip(several, self.tokens)
             ]
             for several in (self.true, self.segments)

@@ -19,6 +19,7 @@ length, shape, lexicons, functions    EXACT      [i, j)
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -382,26 +383,22 @@ class LexiconPart(Part):
 
 def _pairs(name: str, span: list[str] | tuple, value: Any) -> list[tuple[str, float]]:
     """Return the features of a function's result and their values."""
-    if _is_number(value):
+    if is_number(value):
         return _finite(name, span, {name: value})
-    if isinstance(value, Mapping) and any(_is_number(v) for v in value.values()):
-        numeric = {key: v for key, v in value.items() if _is_number(v)}
-        value = {key: v for key, v in value.items() if not _is_number(v)}
+    if isinstance(value, Mapping) and any(is_number(v) for v in value.values()):
+        numeric = {key: v for key, v in value.items() if is_number(v)}
+        value = {key: v for key, v in value.items() if not is_number(v)}
         return _pairs(name, span, value) + _finite(name, span, numeric)
     attributes = attributes_of(name, "segment", span, value, "Numbers are allowed, too.")
     return [(attribute, 1.0) for attribute in attributes]
 
 
-def _is_number(value: Any) -> bool:
-    return is_number(value)
-
-
 def _finite(name: str, span: list[str] | tuple, found: Mapping) -> list[tuple[str, float]]:
     for key, value in found.items():
-        if not isinstance(key, str) or not np.isfinite(value):
+        if not isinstance(key, str) or not abs(value) <= sys.float_info.max:
             raise ValueError(
                 f"The function {name!r} must return finite numbers with str keys; for the segment "
-                f"{span!r} it returned {key!r}: {value!r}."
+                f"{span!r} it returned {key!r}: {value!r:.60}."
             )
     return [(key, float(value)) for key, value in found.items() if value != 0]
 

@@ -165,6 +165,33 @@ def test_exported_models_need_neither_scipy_nor_scikit_learn(tmp_path):
     assert answer.stdout.strip() == "[]", answer.stderr
 
 
+@pytest.mark.parametrize("package", [ours, theirs])
+def test_items_are_read_when_they_are_given(package, tmp_path):
+    path, inner = str(tmp_path / "model"), {"b": "0"}
+    item = {"a": inner, "c": ["x"]}
+    trainer = package.Trainer(verbose=False)
+    for k in range(12):
+        inner["b"] = str(k % 2)
+        trainer.append([item], ["AB"[k % 2]])
+    trainer.train(path)
+    tagger = opened(package, path)
+    tagger.set([item])
+    inner["b"] = "0"
+    assert tagger.tag() == ["B"]
+    if package is ours:  # python-crfsuite fails for iterators
+        tagger.set(iter([iter(["a:b:0"])]))
+        assert tagger.tag() == tagger.tag() == ["A"]
+        assert tagger.marginal("A", 0) > 0.5
+
+
+def test_a_wrong_value_sets_no_parameter():
+    for wrong in ("much", 10**400, None):
+        trainer = ours.Trainer(verbose=False)
+        with pytest.raises(ValueError, match="c2 must be a number"):
+            trainer.set_params({"c1": 5, "c2": wrong})
+        assert trainer.get("c1") == 0
+
+
 def test_items_in_detail():
     items = [["p", "p", "q"], {"a": {"b": 1.0, "c": True}}]
     assert ours.ItemSequence(items).items() == theirs.ItemSequence(items).items()

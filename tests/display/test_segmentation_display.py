@@ -112,6 +112,9 @@ def test_f1_of_each_type():
     y_pred = [["B-person", "I-person", "O", "B-city", "O", "B-city"], [], ["O"]]
     scores = span_precision_recall_fscore_support(TRUE, y_pred, average=None)
     assert (100 * scores.f1).tolist() == [0, 100]
+    true = [["_" if label == "O" else label for label in labels] for labels in TRUE]
+    other = SegmentationDisplay(TOKENS, SEGMENTS, true, outside="_").plot_f1()
+    assert [bar.get_width() for bar in other.ax_.patches] == [0, 100]
     with pytest.raises(ValueError, match=r"give them as true= or y="):
         SegmentationDisplay(TOKENS, SEGMENTS).plot_f1()
     with pytest.raises(ValueError, match="plot_f1 needs segments; there are none, true or"):

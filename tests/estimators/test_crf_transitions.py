@@ -525,6 +525,12 @@ def test_what_does_not_train_or_decode_them_says_so(tmp_path, fitted):
             call()
 
 
+def test_names_of_no_columns():
+    for chosen in ("w", ["w"]):
+        with pytest.raises(ValueError, match="X has no columns"):
+            DictFeatures(transition_features=chosen).fit([[{}]])
+
+
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [

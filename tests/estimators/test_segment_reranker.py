@@ -99,12 +99,15 @@ def test_the_choice_is_the_best_of_all_segmentations_by_enumeration():
 class Spy(SemiCRFSegmenter):
     """Remembers the sequences of training, and refuses to rank them."""
 
+    n_ranked = 0
+
     def fit(self, X, y, sample_weight=None):
         self.seen_ = {x.rows.indices.tobytes() for x in X}
         return super().fit(X, y, sample_weight)
 
     def predict_nbest(self, X, n=10):
         assert not self.seen_ & {x.rows.indices.tobytes() for x in X}
+        Spy.n_ranked += len(X)
         return super().predict_nbest(X, n)
 
 
@@ -113,7 +116,9 @@ def test_candidates_of_a_sequence_are_of_a_model_that_was_not_trained_on_it():
     words = [[*x, f"end{s}"] for s, x in enumerate(rows)]
     y = [[(0, 1, "x"), (1, len(x), "y")] for x in words]
     features = SegmentFeatures(length=False).fit(words)
+    before = Spy.n_ranked
     SegmentReranker(make_pipeline(features, Spy(l2=0.1)), cv=3).fit(words, y)
+    assert Spy.n_ranked - before == len(words)
 
 
 def test_texts_of_a_fold_do_not_hold_its_fields(monkeypatch):

@@ -570,6 +570,15 @@ def test_the_best_ridge_is_that_of_leaving_out_one_by_one(form):
     clone(found).fit(X, y)
 
 
+def test_generalised_cross_validation_without_degrees_of_freedom():
+    X, y = [np.eye(2)], [["a", "b"]]  # as many columns as rows
+    with pytest.warns(UserWarning, match="scores are not finite") as messages:
+        found = ZScoreTaggerCV(l2s=[1e-60, 1.0], scoring="gcv").fit(X, y)
+    assert len(messages) == 1
+    assert found.cv_scores_[0, 0] == -np.inf
+    assert found.l2_ == 1.0
+
+
 @pytest.mark.parametrize("M", [3, 60], ids=["few features", "few rows"])
 def test_generalised_cross_validation(M):
     X, y = make_data(0, M=M)

@@ -542,6 +542,7 @@ def test_empty_sequences_only():
         (dict(lexicons={"city": "no/such/file"}), r"names the file 'no/such/file'"),
         (dict(functions=[3]), r"functions must be callables of a segment"),
         (dict(functions={"f": lambda s: 1j}), r"The function 'f' must return .* segment \['a'\]"),
+        (dict(functions={"f": lambda s: 10**400}), r"finite numbers .* segment \['a'\] .*10000"),
         (dict(functions={"f": lambda s: np.nan}), r"finite numbers .* segment \['a'\] .*nan"),
         (dict(min_count=0), r"min_count must be None or an integer of at least 1"),
         (dict(dtype=int), r"dtype must be"),

@@ -215,6 +215,7 @@ def test_samples_have_the_pair_marginals():
         ({"indptr": [0, 0, 0, 2], "j": [1, 1], "i": [0, 0]}, r"row 2 has several for \(0, 1\)"),
         ({"score": [1.0]}, "one number for each entry"),
         ({"shared": np.zeros((2, 3))}, "shape"),
+        ({"shared": 5.0}, r"shape .* got shapes \(\)"),
     ],
 )
 def test_errors_of_entries(change, message):

@@ -89,14 +89,15 @@ class RowTransitions:
 
     def _check(self) -> bool:
         # Raise unless the arrays are valid; return `ordered`.
-        n, L = len(self.i), len(self.shared)
         sizes = {x.shape for x in (self.i, self.j, self.score)}
-        if self.shared.shape != (L, L) or len(sizes) > 1:
+        is_square = self.shared.ndim == 2 and len(set(self.shared.shape)) == 1
+        if not is_square or sizes != {(self.i.size,)}:
             raise ValueError(
                 "shared must have shape (n_labels, n_labels), and i, j and score one number for "
                 f"each entry; got shapes {self.shared.shape}, {self.i.shape}, {self.j.shape} and "
                 f"{self.score.shape}."
             )
+        n, L = len(self.i), len(self.shared)
         starts = self.indptr
         if not len(starts) or starts[0] or starts[-1] != n:
             raise ValueError(f"indptr must begin with 0 and end with the number of entries, {n}.")

@@ -119,6 +119,8 @@ class LeaveOut:
         residual = self.Y - self.Z @ (keep[:, None] * self.ZY)
         freedom = (self.square / (self.square + 2 * self.sample.n_labels * l2)).sum()
         n = len(self.Y)
+        if freedom >= n:  # as many parameters as rows: nothing is left to judge by
+            return np.inf
         return float(n * np.square(residual).sum() / (n - freedom) ** 2)
 
     def scores(self, l2: float) -> Iterator[LeftOut]:
