@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
@@ -14,6 +15,15 @@ from sklseq._lib.version import __version__
 
 # Pages that autosummary generates for docs/api.rst.
 PAGE = "https://sklseq.readthedocs.io/en/latest/generated/{page}.html"
+
+
+def set_fitted(model: Any, fitted: dict[str, Any], stale: Iterable[str] = ()) -> None:
+    """Set fitted attributes, and remove those of an earlier fit that are ``stale``.
+
+    In one step: after an interrupt, the model is either unchanged or fitted.
+    """
+    kept = {name: value for name, value in vars(model).items() if name not in stale}
+    model.__dict__ = kept | fitted
 
 
 class EstimatorBase:

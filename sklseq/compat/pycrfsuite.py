@@ -141,6 +141,8 @@ def _copied(item: Any) -> Any:
         return {key: v if type(v) in _ATOMS else _copied(v) for key, v in item.items()}
     if isinstance(item, Mapping):
         return {key: _copied(v) for key, v in item.items()}
+    if isinstance(item, (set, frozenset)):
+        return item.copy()
     is_collection = isinstance(item, Iterable) and not isinstance(item, (str, bytes))
     return [_copied(part) for part in item] if is_collection else item
 
@@ -414,14 +416,15 @@ class Trainer:
         group : int, default=0
             A number that :meth:`train` can name as ``holdout``.
         """
-        items, labels = _items(xseq), list(yseq)
+        items = _items(xseq)
+        labels = [label.decode() if isinstance(label, bytes) else label for label in yseq]
         if len(items) != len(labels):
             raise ValueError(
                 f"xseq and yseq must be equally long; got {len(items)} items and {len(labels)} "
                 "labels."
             )
         for label in labels:
-            if not isinstance(label, (str, bytes)):
+            if not isinstance(label, str):
                 raise TypeError(
                     f"yseq must be a list of strings; got the label {label!r:.40} "
                     f"({type(label).__name__})."

@@ -19,7 +19,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 
 from sklseq._lib.callbacks import with_callbacks
 from sklseq._lib.checks import is_number
-from sklseq._lib.estimator import check_plain_parameters
+from sklseq._lib.estimator import check_plain_parameters, set_fitted
 from sklseq._lib.threads import Threads
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.constraints import constraints_of_part
@@ -269,9 +269,7 @@ class PenaltySearchMixin(NoPartialFitMixin):
         return fitted
 
     def _replace(self, found: dict[str, Any]) -> None:
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
-        vars(self).update(found)
+        set_fitted(self, found, {name for name in vars(self) if name.endswith("_")})
 
     def _check_search(self) -> float | None:
         check_plain_parameters(self)

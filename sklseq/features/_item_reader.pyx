@@ -50,6 +50,16 @@ cdef struct Query:  # the attribute ``key``, or "key:value"
     bint is_odd  # not of the types that batched look-ups support
 
 
+def in_order(names):
+    """Return names as a list. Sets are sorted: their own order differs between processes."""
+    if not isinstance(names, (set, frozenset)):
+        return list(names)
+    try:
+        return sorted(names)
+    except TypeError:  # str and bytes
+        return sorted(names, key=repr)
+
+
 # --- items to rows -----------------------------------------------------------------------
 
 def read_items(list sequences, NameTable table, bint grow, uint64_t n_hashed=0):
@@ -173,7 +183,7 @@ cdef class ItemReader:
         else:
             if isinstance(item, (str, bytes)) or not hasattr(item, "__iter__"):
                 raise self._error("an item", item, "a dict or a collection of strings")
-            pairs = list(item)
+            pairs = in_order(item)
             self._queue_names(pairs, row)
         return self._empty_queue()
 
@@ -351,8 +361,8 @@ cdef class ItemReader:
             for inner, inner_value in (<dict>value).items():
                 self._read_pair(key + ":" + self._text(inner, "a key"), inner_value)
             return 0
-        if isinstance(value, (list, set)):
-            for name in value:
+        if isinstance(value, (list, set, frozenset)):
+            for name in in_order(value):
                 self._read_name(key, self._text(name, "an attribute"), 1.0)
             return 0
         return self._read_name(key, None, self._weight(key, value))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sklseq._lib.checks import is_number
+from sklseq.features._item_reader import in_order
 from sklseq.features._token_table import FLAGS
 
 
@@ -125,7 +126,7 @@ def attributes_of(name: str, what: str, argument: Any, value: Any, advice: str) 
         ):
             return list(dict.fromkeys(items))
     elif isinstance(value, Iterable):
-        values = list(dict.fromkeys(value))
+        values = list(dict.fromkeys(in_order(value)))
         if all(isinstance(v, str) for v in values):
             return [f"{name}={v}" for v in values]
     raise ValueError(

@@ -184,6 +184,14 @@ def test_items_are_read_when_they_are_given(package, tmp_path):
         assert tagger.marginal("A", 0) > 0.5
 
 
+def test_labels_may_be_bytes(tmp_path):
+    for package in (ours, theirs):
+        trainer = package.Trainer(verbose=False)
+        trainer.append([["a"], ["b"]], [b"x", "y"])
+        trainer.train(str(tmp_path / "model"))
+        assert opened(package, tmp_path / "model").tag([["a"], ["b"]]) == ["x", "y"]
+
+
 def test_a_wrong_value_sets_no_parameter():
     for wrong in ("much", 10**400, None):
         trainer = ours.Trainer(verbose=False)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_predict
 
 from sklseq import CRFTagger, write_crfsuite_model
 from sklseq.compat.sklearn_crfsuite import CRF
@@ -62,6 +62,14 @@ def test_scikit_learn(crf):
     again = clone(crf).fit(X, y, X_dev=X, y_dev=y)
     assert again.predict(X) == before
     assert again.fit(X[:3], y[:3]).classes_ == sorted(set().union(*y[:3]))
+
+
+def test_cross_validated_predictions():
+    X = [[{"a": str(k % 2)} for k in range(n)] for n in (1, 2, 3, 4)]
+    y = [["xy"[k % 2] for k in range(n)] for n in (1, 2, 3, 4)]
+    found = cross_val_predict(CRF(), X, y, cv=2)
+    assert found.shape == (4,)
+    assert found.tolist() == y
 
 
 def test_wrong_calls(crf):

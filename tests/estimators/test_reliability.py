@@ -112,6 +112,41 @@ def test_same_bits_in_a_fresh_process_and_after_pickling():
     assert there == here
 
 
+SETS = """
+from sklseq import CRFTagger
+from sklseq.features import DictFeatures, SegmentFeatures, TokenFeatures
+
+words = [f"w{k}" for k in range(20)]
+X = [[{w, "x" + w, "b"} for w in words], [{"k": {w, "y"}, "n": frozenset([w])} for w in words]]
+X.append([{w, b"bytes", "b"} for w in words])
+several = {"f": lambda x: {str(x), "z", "y"}}
+for features, rows in (
+    (DictFeatures(), X),
+    (TokenFeatures(functions=several), [words]),
+    (TokenFeatures(prefixes={1, 2}, suffixes={2, 3}, flags={"digit", "upper"}), [words]),
+    (SegmentFeatures(functions=several, min_count=1), [words]),
+):
+    found = features.fit_transform(rows)
+    print(features.get_feature_names_out().tolist())
+y = [["a", "b"] * 10] * 3
+print(CRFTagger().fit(DictFeatures().fit_transform(X), y).coef_.tolist())
+"""
+
+
+def test_the_order_of_sets_does_not_depend_on_the_process():
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", SETS],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=os.environ | {"PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in "0123"
+    }
+    assert len(answers) == 1
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", [n for n in ESTIMATORS if "n_jobs" in ESTIMATORS[n].get_params()])
 def test_numbers_of_threads_agree(name):
@@ -216,6 +251,48 @@ def test_ctrl_c_in_fit_leaves_an_unfitted_clean_estimator():
     assert hits.keys() == ESTIMATORS.keys()
     # Python drops an interrupt that meets a destructor or a callback of the collector.
     assert sum(hits.values()) > len(ESTIMATORS)
+
+
+class Interruption:
+    """Raises KeyboardInterrupt before line number ``at`` of the estimators' modules, if given."""
+
+    def __init__(self, at=None):
+        self.at, self.n = at, 0
+
+    def __call__(self, frame, event, argument):
+        if f"{os.sep}estimators{os.sep}" not in frame.f_code.co_filename:
+            return None if event == "call" else self
+        if event == "line":
+            self.n += 1
+            if self.n == self.at:
+                raise KeyboardInterrupt
+        return self
+
+    def fit(self, model, X, y):
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            return model.fit(X, y)
+        finally:
+            sys.settrace(before)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_an_interrupt_at_the_end_of_a_second_fit_leaves_one_model_or_the_other(name):
+    X, y = make_chunks(0, n=8)
+    first = pickle.dumps(clone(ESTIMATORS[name]).fit(X[:5], y[:5]))
+    whole = Interruption()
+    either = {
+        digest_of(pickle.loads(first), X),
+        digest_of(whole.fit(pickle.loads(first), X, y), X),
+    }
+    assert len(either) == 2
+    for at in range(whole.n - 24, whole.n + 1):
+        model = pickle.loads(first)
+        with pytest.raises(KeyboardInterrupt):
+            Interruption(at).fit(model, X, y)
+        assert digest_of(model, X) in either
 
 
 def test_an_exception_in_the_midst_of_training_leaves_the_last_model(monkeypatch):

@@ -18,6 +18,8 @@ from sklseq.features import DictFeatures, TemplateFeatures
 def obvious(item, prefix=""):
     """Attribute and weight pairs of an item, duplicates included, as python-crfsuite reads it."""
     text = lambda x: x.decode() if isinstance(x, bytes) else x  # noqa: E731
+    if isinstance(item, set):
+        item = sorted(item, key=repr if len(set(map(type, item))) > 1 else None)
     for key in item:
         name = prefix + text(key)
         value = item[key] if isinstance(item, dict) else 1.0

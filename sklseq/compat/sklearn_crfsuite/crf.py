@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq.compat.pycrfsuite import Tagger
+from sklseq.data.labels import LabelLists
 from sklseq.deployment import describe
 from sklseq.estimators.crf.crf_tagger import CRFTagger
 from sklseq.estimators.crf.crfsuite_writer import write_crfsuite_model
@@ -196,8 +197,9 @@ trainer_cls : default=None
         Returns
         -------
         list of list of str
+            NumPy reads it as an object array of lists.
         """
-        return self._decoder.predict([list(x) for x in X])
+        return LabelLists(self._decoder.predict([list(x) for x in X]))
 
     def predict_single(self, xseq: Iterable[Any]) -> list[str]:
         """The best labels of one sequence.
@@ -224,10 +226,10 @@ trainer_cls : default=None
         list of list of dict from label to float
         """
         names = self._decoder.classes_
-        return [
+        return LabelLists(
             [dict(zip(names, row)) for row in marginals.tolist()]
             for marginals in self._decoder.predict_proba([list(x) for x in X])
-        ]
+        )
 
     def predict_marginals_single(self, xseq: Iterable[Any]) -> list[dict[str, float]]:
         """Marginal probabilities of the labels of each item of one sequence.

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.checks import check_choice, check_number, is_number
-from sklseq._lib.estimator import check_plain_parameters
+from sklseq._lib.estimator import check_plain_parameters, set_fitted
 from sklseq._lib.threads import check_n_jobs
 from sklseq.data.input_kinds import in_blocks
 from sklseq.data.labels import cut_rows, find_codes, read_labels
@@ -378,10 +378,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         if problem.validation is not None:
             trained["validation_scores_"] = problem.validation.scores
         fitted = problem.attributes(result.w) | trained
-        for name in STALE - fitted.keys():
-            self.__dict__.pop(name, None)
-        # One update: after an interrupt, the estimator is either unchanged or fitted.
-        vars(self).update(fitted)
+        set_fitted(self, fitted, STALE)
         return self
 
     def _warn(self, result, problem) -> None:

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.checks import check_number, is_number
-from sklseq._lib.estimator import check_plain_parameters
+from sklseq._lib.estimator import check_plain_parameters, set_fitted
 from sklseq._lib.threads import Threads, check_n_jobs
 from sklseq.data.types import (
     ArrayLike,
@@ -364,9 +364,7 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
 
     def _set(self, problem: MarginProblem, result: SolverResult) -> HMSVMTagger:
         warn_one_label(problem.source.classes)
-        for name in FITTED & vars(self).keys():
-            delattr(self, name)
-        vars(self).update(problem.attributes() | problem.outcome(result))
+        set_fitted(self, problem.attributes() | problem.outcome(result), FITTED)
         self._warn_convergence(result, problem.source.X.rows)
         return self
 

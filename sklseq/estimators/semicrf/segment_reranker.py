@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.checks import check_number, is_number
-from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter
+from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter, set_fitted
 from sklseq.data.segment_labels import (
     Span,
     check_segment_lists,
@@ -176,16 +176,15 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         result = lbfgs(
             objective, np.zeros(features.shape[1]), tol=1e-3, convexity=2 * float(self.l2)
         )
-        self.estimator_, self.vectorizer_, self.coef_ = model, vectorizer, result.w
-        self.text_model_ = self._fit_texts(tokens, truth, np.arange(len(y)), weights)
-        self.n_iter_ = result.n_iter
-        for name in ("n_features_in_", "feature_names_in_"):
-            self.__dict__.pop(name, None)
-            if hasattr(model, name):
-                setattr(self, name, getattr(model, name))
-        self._fitted_parameters = {
+        names = {"n_features_in_", "feature_names_in_"}
+        fitted = {name: getattr(model, name) for name in names if hasattr(model, name)}
+        fitted |= {"estimator_": model, "vectorizer_": vectorizer, "coef_": result.w}
+        fitted["text_model_"] = self._fit_texts(tokens, truth, np.arange(len(y)), weights)
+        fitted["n_iter_"] = result.n_iter
+        fitted["_fitted_parameters"] = {
             name: getattr(self, name) for name in ("n_candidates", "text", "columns", "functions")
         }
+        set_fitted(self, fitted, names)
         return self
 
     def _check_parameters(self) -> None:

@@ -199,11 +199,10 @@ def _are_tokens(X: SegmentPotentials) -> bool:
     return bool(one.all()) and np.array_equal(np.diff(X.offsets), X.lengths)
 
 
-def divide_weights(segmenter: Any, divisor: float) -> None:
-    """Divide all weights of a fitted segmenter."""
-    for name in WEIGHTS:
-        if getattr(segmenter, name) is not None:
-            setattr(segmenter, name, getattr(segmenter, name) / divisor)
+def divided_weights(fitted: dict[str, Any], divisor: float) -> dict[str, Any]:
+    """Return the attributes of a fitted segmenter, with all weights divided."""
+    weights = {name: fitted[name] for name in WEIGHTS if fitted[name] is not None}
+    return fitted | {name: weight / divisor for name, weight in weights.items()}
 
 
 def label_limits(classes: np.ndarray, longest: int, outside: str | None) -> np.ndarray:

@@ -15,7 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.checks import check_number, is_number
-from sklseq._lib.estimator import LabellerBase, check_plain_parameters, fitted_parameter
+from sklseq._lib.estimator import (
+    LabellerBase,
+    check_plain_parameters,
+    fitted_parameter,
+    set_fitted,
+)
 from sklseq._lib.threads import Threads, check_n_jobs
 from sklseq.data.labels import cut_rows, find_codes
 from sklseq.data.segment_labels import (
@@ -43,7 +48,7 @@ from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
 from sklseq.estimators.semicrf.segment_explanation import SegmentExplanation, segment_terms
 from sklseq.estimators.semicrf.segment_source import (
     SegmentSource,
-    divide_weights,
+    divided_weights,
     label_limits,
     read_potentials,
     scores_of_rows,
@@ -359,13 +364,12 @@ class SemiCRFSegmenter(
 
     def _set(self, problem, result, temperature: float) -> SemiCRFSegmenter:
         self._warn(result, problem)
-        self.__dict__.pop("feature_names_in_", None)  # left from an earlier fit
-        vars(self).update(problem.attributes(result.w))
-        self.n_iter_, self.objective_ = result.n_iter, result.value
-        self.loss_curve_ = result.history
-        self.temperature_ = temperature
+        fitted = problem.attributes(result.w)
         if temperature != 1:
-            divide_weights(self, temperature)
+            fitted = divided_weights(fitted, temperature)
+        fitted |= {"n_iter_": result.n_iter, "objective_": result.value}
+        fitted |= {"loss_curve_": result.history, "temperature_": temperature}
+        set_fitted(self, fitted, {"feature_names_in_"})
         return self
 
     def _check_parameters(self) -> None:

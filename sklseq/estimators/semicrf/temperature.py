@@ -13,7 +13,7 @@ from sklearn.model_selection import KFold
 from sklseq.data.constraints import constraints_of_part
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import Sequences
-from sklseq.estimators.semicrf.segment_source import SegmentSource, divide_weights
+from sklseq.estimators.semicrf.segment_source import SegmentSource, divided_weights
 
 # Temperatures are searched between 1 / MOST and MOST, with a relative error of 1 %.
 MOST, ACCURACY = 8.0, 0.01
@@ -32,7 +32,7 @@ class HeldOut(NamedTuple):
     def losses(self, temperature: float, smoothed: tuple[float, float]) -> float:
         """Log loss of all segments; ``smoothed``: targets of (right, wrong) segments."""
         scaled = copy(self.model)
-        divide_weights(scaled, temperature)
+        vars(scaled).update(divided_weights(vars(scaled), temperature))
         found = scaled.predict_segment_proba(self.X, self.segments)
         p = np.clip(np.concatenate([np.zeros(0), *found]), LEAST, 1 - LEAST)
         target = np.where(self.right, *smoothed)

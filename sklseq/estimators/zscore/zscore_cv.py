@@ -246,10 +246,9 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
         problem.rule = rules[j]
         tagger.set_params(l2=float(l2s[i]), transition_weight=weights[j])
         warn_columns_without_effect(tagger, source)
-        self._set(problem, problem.solve())
-        self.l2_, self.best_score_ = float(l2s[i]), float(scores[g][i, j])
-        self.cv_scores_ = scores[0] if self.gammas is None else np.array(scores)
-        return self
+        best = {"l2_": float(l2s[i]), "best_score_": float(scores[g][i, j])}
+        best["cv_scores_"] = scores[0] if self.gammas is None else np.array(scores)
+        return self._set(problem, problem.solve(), best)
 
     def _warn_unconverged(self, search: LeaveOutSearch) -> None:
         if search.unconverged:

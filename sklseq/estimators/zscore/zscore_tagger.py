@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.checks import check_number, is_number
-from sklseq._lib.estimator import check_plain_parameters
+from sklseq._lib.estimator import check_plain_parameters, set_fitted
 from sklseq._lib.threads import check_n_jobs
 from sklseq.data.constraints import Constraints, resolve_constraints
 from sklseq.data.labels import encode_labels, read_classes, read_labels
@@ -393,16 +393,16 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
             problem.rule = choose_rule(problem)
         return self._set(problem, problem.solve())
 
-    def _set(self, problem: ZScoreProblem, solution: Solution) -> Self:
-        tagger, fitted = problem.tagger, problem.attributes(solution)
+    def _set(
+        self, problem: ZScoreProblem, solution: Solution, searched: dict[str, Any] | None = None
+    ) -> Self:
+        tagger, fitted = problem.tagger, problem.attributes(solution) | (searched or {})
         if tagger.refine or tagger.probability:
             from sklseq.estimators.zscore.warm_start import as_crf
 
             fitted |= as_crf(tagger, problem.source, fitted, problem.space)
         warn_one_label(problem.source.classes)
-        for name in STALE & vars(self).keys():
-            delattr(self, name)
-        vars(self).update(fitted)
+        set_fitted(self, fitted, STALE)
         if solution.message:
             warnings.warn(solution.message, ConvergenceWarning, stacklevel=3)
         self._warn_convergence(tagger, solution.result)
