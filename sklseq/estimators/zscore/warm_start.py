@@ -88,8 +88,8 @@ class Ray:
 def best_scale(crf, X: Sequences, y, weights: np.ndarray, square: float | None = None) -> float:
     """Return k > 0 such that k times the weights of ``crf`` nearly minimise its objective.
 
-    Returns 1 if no multiple is better than zero. Costs some ten forward-backward passes over at
-    most 50 thousand rows.
+    Returns 1 if no multiple is better than zero. Costs some ten forward-backward passes over every
+    k-th sequence, about 50,000 rows unless sequences are longer.
     """
     codes = encode_labels(read_labels(y, X), crf.classes_, X.offsets)
     ray = Ray(crf, X, codes, weights, square)
