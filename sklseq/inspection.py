@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.checks import check_choice, check_number
+from sklseq._lib.estimator import fitted_parameter
 from sklseq._lib.signatures import taken_options
 from sklseq.data.characters import SequenceTokens
 from sklseq.data.labels import as_label_sequences, find_codes
@@ -357,7 +358,7 @@ def uncertainty(
         _check_method(last, "path_entropy", "CRFTagger")
         return last.path_entropy(rows)
     found = last.predict_nbest(rows, 2 if by == "margin" else n)
-    return np.array([_of_best(np.exp(np.asarray(log_p)), by) for _, log_p in found])
+    return np.array([_of_best(np.asarray(log_p), by) for _, log_p in found])
 
 
 def _mean_entropy(proba: np.ndarray) -> float:
@@ -365,9 +366,11 @@ def _mean_entropy(proba: np.ndarray) -> float:
     return float(entr(proba.astype(np.float64)).sum() / max(len(proba), 1))
 
 
-def _of_best(proba: np.ndarray, by: str) -> float:
+def _of_best(log_p: np.ndarray, by: str) -> float:
     if by == "nbest-entropy":
-        return float(entr(proba / proba.sum()).sum())
+        ratios = np.exp(log_p - log_p[0])  # probabilities of long sequences are 0 in float64
+        return float(entr(ratios / ratios.sum()).sum())
+    proba = np.exp(log_p)
     return max(0.0, 1.0 - float(proba[0] - proba[1:2].sum()))
 
 
@@ -581,7 +584,8 @@ def _words(table: SequenceTokens) -> list[str] | None:
 def _label_probabilities(last: Any, rows: Any, labels: np.ndarray) -> np.ndarray:
     # The probability of the label of each row.
     if hasattr(last, "predict_labels"):  # of a segmenter: probabilities belong to types
-        labels = np.array([label.partition("-")[2] or label for label in labels.tolist()])
+        outside = fitted_parameter(last, "outside")
+        labels = np.array([label if label == outside else label[2:] for label in labels.tolist()])
     codes = find_codes(labels, last.classes_)
     proba = np.concatenate([np.zeros((0, len(last.classes_))), *last.predict_proba(rows)])
     return proba[np.arange(len(codes)), codes]

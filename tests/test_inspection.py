@@ -136,6 +136,19 @@ def test_uncertainty_is_that_of_all_labelings():
     assert_allclose(uncertainty(rows, TOKENS), expected, atol=1e-10)
 
 
+@pytest.mark.parametrize("by", ["token", "entropy", "margin", "nbest-entropy"])
+def test_uncertainty_of_sequences_whose_labelings_have_probability_0(by):
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(n, 2)) for n in (30, 300, 3000, 9000)]
+    tagger = CRFTagger(l2=1.0).fit(X[:2], [(x[:, 0] > 0).astype(int) for x in X[:2]])
+    found = uncertainty(tagger, X, by)
+    assert np.isfinite(found).all()
+    if by == "nbest-entropy":  # of p_1 / Σ p, ..., in logarithms
+        log_p = np.array([one for _, one in tagger.predict_nbest(X, 10)])
+        log_p -= np.logaddexp.reduce(log_p, axis=1, keepdims=True)
+        assert_allclose(found, -(np.exp(log_p) * log_p).sum(axis=1), rtol=1e-9)
+
+
 def test_uncertainty_of_other_models():
     segmenter = make_pipeline(SegmentFeatures(TokenFeatures()), SemiCRFSegmenter()).fit(
         TOKENS, GOLD
@@ -276,6 +289,24 @@ def probabilities(model, X, labels):
     """The marginal of the given label at each token."""
     rows, classes = np.concatenate(model.predict_proba(X)), model.classes_.tolist()
     return [row[classes.index(label)] for row, label in zip(rows, labels)]
+
+
+@pytest.mark.parametrize("types", [["name", "none"], ["x-y", "y", "-"], ["B-x", "x"], ["I-"]])
+@pytest.mark.parametrize("outside", ["O", "A-none", "-", "x-", "no-y", "I-x-y"])
+def test_probabilities_of_types_and_outside_labels_with_hyphens(types, outside):
+    rng = np.random.default_rng(0)
+    X = [[str(k) for k in rng.integers(0, 2 * len(types), 6)] for _ in range(8)]
+    y = [[(t, t + 1, types[int(w)]) for t, w in enumerate(x) if int(w) < len(types)] for x in X]
+    segmenter = SemiCRFSegmenter(outside=outside, l2=0.01)
+    model = make_pipeline(SegmentFeatures(TokenFeatures()), segmenter).fit(X, y)
+    expected = []
+    for segments, proba in zip(model.predict(X), model.predict_proba(X)):
+        label = np.full(len(proba), outside, dtype=object)
+        for start, stop, type_ in segments:
+            label[start:stop] = type_
+        codes = [model.classes_.tolist().index(one) for one in label]
+        expected += proba[np.arange(len(codes)), codes].tolist()
+    assert_allclose(to_frame(model, X)["probability"], expected)
 
 
 def test_table_of_tokens(monkeypatch):

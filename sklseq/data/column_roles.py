@@ -32,9 +32,23 @@ def with_transition_features(
     return roles if roles is not None and (roles & TRANSITION).any() else None
 
 
+def roles_by_name(chosen: Any, names: np.ndarray) -> np.ndarray:
+    """Return the roles of further columns, which ``chosen`` may choose by name, not by number."""
+    listed = None if _is_rule(chosen) else _as_list(chosen)
+    mask = np.zeros(len(names), dtype=bool)
+    if listed is None:
+        mask = _by_rule(chosen, names)
+    elif listed.dtype.kind == "U":
+        mask = np.isin(names.astype(str), listed)
+    return np.where(mask, STATE | TRANSITION, STATE).astype(np.uint8)
+
+
+def _is_rule(chosen: Any) -> bool:
+    return callable(chosen) or (isinstance(chosen, (str, re.Pattern)) and chosen != "")
+
+
 def _chosen_mask(chosen: Any, n: int, names: Callable[[], np.ndarray] | None) -> np.ndarray:
-    is_rule = callable(chosen) or (isinstance(chosen, (str, re.Pattern)) and chosen != "")
-    listed = None if is_rule else _as_list(chosen)
+    listed = None if _is_rule(chosen) else _as_list(chosen)
     if listed is not None and listed.dtype.kind in "bui":
         mask, hint = _by_number(listed, n), f"column numbers are 0 to {n - 1}"
     elif names is None:

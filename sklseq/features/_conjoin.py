@@ -73,7 +73,7 @@ class Conjunctions:
     parts : list of list of (members, offset)
         ``members``: sorted inner columns of the kind of the part.
     keys : list of list of ndarray of uint64
-        For each conjunction the tables of pairs; entry c is the key of code c.
+        For each conjunction the tables of pairs; entry c is the key of code c. Keys are sorted.
     tables : list of ndarray of int32
         For each conjunction the output column of each code of its last table; -1: dropped.
     n : int
@@ -145,11 +145,12 @@ class Conjunctions:
         entries = _entries(inner, *c[0], bool(n_features))
         for k, (members, d) in enumerate(c[1:]):
             rows, first, second = _pairs(entries, _entries(inner, members, d, bool(n_features)))
-            codes = np.empty(len(rows), dtype=np.int32)
             if n_features:
+                codes = np.empty(len(rows), dtype=np.int32)
                 _rows.hash_pairs(first, second, codes)
             elif learn:
-                keys.append(number_pairs(first, second, codes))
+                level, codes = _sorted_pairs(first, second)
+                keys.append(level)
             else:
                 codes = _look_up(keys[k], first, second)
             entries = Entries(rows[codes > 0], codes[codes > 0])
@@ -195,9 +196,17 @@ def _pairs(a: Entries, b: Entries) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rows, np.ascontiguousarray(first), np.ascontiguousarray(second)
 
 
+def _sorted_pairs(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sorted keys of the pairs that occur, after key 0, and the code of each pair."""
+    codes = np.empty(len(first), dtype=np.int32)
+    keys = number_pairs(first, second, codes)
+    order = np.argsort(keys)
+    place = np.empty(len(keys), dtype=np.int32)
+    place[order] = np.arange(len(keys))
+    return keys[order], place[codes]
+
+
 def _look_up(keys: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     wanted = first.astype(np.uint64) << np.uint64(32) | second.astype(np.uint64)
-    order = np.argsort(keys)
-    place = np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)
-    found = order[place]
+    found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[found] == wanted, found, 0).astype(np.int32)

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.estimator import fitted_parameter
+from sklseq.data.column_roles import roles_by_name
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike, ChoiceLike, ColumnsLike, DTypeLike, SequencesLike
 from sklseq.features._dict_transform import DictTransform, as_items
-from sklseq.features._family import Extractor, to_sequences
+from sklseq.features._family import Extractor, as_names, to_sequences
 from sklseq.features._name_table import NameTable
 
 
@@ -133,11 +135,11 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
                 f"support must be a mask over {self.n_features_out_} attributes of a vocabulary; "
                 f"got shape {support.shape}."
             )
-        names = self.get_feature_names_out()[support.astype(bool)].tolist()
-        self.vocabulary_ = dict(zip(names, range(len(names))))
-        self.n_features_out_ = len(names)
-        self.__dict__.pop("_table", None)
-        return self
+        support = support.astype(bool)
+        if fitted_parameter(self, "transition_features") is not None:
+            self.roles_ = self.roles_[support]
+        names = self.get_feature_names_out()[support].tolist()
+        return self._set_vocabulary(dict(zip(names, range(len(names)))))
 
     def extend(self, X: SequencesLike) -> DictFeatures:
         """Add the attributes of further sequences after the known attributes.
@@ -145,8 +147,9 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
         Parameters
         ----------
         X : list of sequences
-            As in ``fit``. New attributes that occur in X at least ``min_count`` times are added.
-            Hashed features do not change.
+            As in ``fit``. New attributes that occur in X at least ``min_count`` times are added;
+            they are transition features if ``transition_features`` chooses them by name. Hashed
+            features do not change.
 
         Returns
         -------
@@ -155,14 +158,23 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
         self._check_fitted()
         if self.n_features is not None:
             return self
-        table = NameTable(list(self.vocabulary_))
+        table = NameTable()
         packed = self._packed(self._selected(as_items(X)), table, grow=True)
-        counts = np.bincount(packed.rows.indices, minlength=len(table.names))
-        counts[: self.n_features_out_] = self.min_count
-        names = [table.names[i] for i in np.flatnonzero(counts >= self.min_count)]
-        self.vocabulary_ = dict(zip(names, range(len(names))))
-        self.n_features_out_ = len(names)
-        self._table = NameTable(names)
+        counts = np.bincount(packed.rows.indices, minlength=len(table.names)).tolist()
+        known, names = self.vocabulary_, zip(table.names, counts)
+        new = [name for name, count in names if count >= self.min_count and name not in known]
+        if not new:
+            return self
+        self._set_vocabulary(known | dict(zip(new, range(len(known), len(known) + len(new)))))
+        chosen = fitted_parameter(self, "transition_features")
+        if chosen is not None:
+            roles = roles_by_name(chosen, as_names(new))
+            self.roles_ = np.concatenate([self.roles_, roles])
+        return self
+
+    def _set_vocabulary(self, vocabulary: dict[str, int]) -> DictFeatures:
+        self.vocabulary_, self.n_features_out_ = vocabulary, len(vocabulary)
+        self.__dict__.pop("_table", None)
         return self
 
     def inverse_transform(self, X: Sequences) -> list[list[dict[str, float]]]:

@@ -413,3 +413,41 @@ def test_extend_adds_attributes_after_those_known(min_count):
     assert features.n_features_out_ == rows.shape[1] == len(features.get_feature_names_out())
     hashed = DictFeatures(n_features=8).fit([[{"a": 1}]])
     assert hashed.extend([[{"c": 1}]]).n_features_out_ == 8
+
+
+CHOICES = {
+    "rule": lambda name: name[0] in "bd",
+    "pattern": "^[bd]",
+    "names": ["b:1", "d:0"],
+    "numbers": [0, 2],
+}
+
+
+@pytest.mark.parametrize("kind", CHOICES)
+@pytest.mark.parametrize("seed", range(5))
+def test_roles_follow_the_attributes(kind, seed):
+    """After any restrict and extend, each attribute has the role of its name."""
+    rng = np.random.default_rng(seed)
+    words = [f"{letter}:{k}" for letter in "abcdefg" for k in range(2)]
+    items = [{word[0]: word[2]} for word in words]
+    features = DictFeatures(transition_features=CHOICES[kind]).fit([items[:8]])
+    first = features.get_feature_names_out()
+    chosen = {"rule": "b:0 b:1 d:0 d:1", "pattern": "b:0 b:1 d:0 d:1", "names": "b:1 d:0"}
+    chosen = set(chosen.get(kind, f"{first[0]} {first[2]}").split())
+    for _ in range(6):
+        if rng.random() < 0.5:
+            support = rng.random(features.n_features_out_) < 0.7
+            support[0] = True
+            features.restrict(support)
+            if kind == "numbers":  # those of fit; what comes back is a new attribute
+                chosen &= set(features.vocabulary_)
+        else:
+            features.extend([[items[k] for k in rng.integers(0, len(items), 3)]])
+        names = features.get_feature_names_out().tolist()
+        assert features.roles_.tolist() == [3 if name in chosen else 1 for name in names]
+        rows = features.transform([items])
+        assert rows.roles.tolist() == features.roles_.tolist()
+        assert rows.shape[1] == features.n_features_out_ == len(names)
+        assert list(features.vocabulary_.values()) == list(range(len(names)))
+        tokens = features.inverse_transform(rows)[0]
+        assert [*map(list, tokens)] == [[name] if name in names else [] for name in words]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -736,7 +737,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
             if self.transition_coef_ is not None:
                 kept |= np.diff(self.transition_coef_.indptr) > 0
             kept[0] |= not kept.any()  # a model needs a feature
-            self.vectorizer_.restrict(kept)
+            self.vectorizer_ = copy(self.vectorizer_).restrict(kept)  # copies of this tagger use it
             self.feature_names_in_ = self.vectorizer_.get_feature_names_out()
             self.n_features_in_ = len(self.feature_names_in_)
             coef = coef[kept]

@@ -84,7 +84,8 @@ def _held_out(segmenter: Any, source: SegmentSource, fitted: dict, y: list, trai
         model.set_params(constraints=pairs)
     model.fit(X[train], [y[s] for s in train], weights[train])
     found = model.predict(X[test])
-    right = [segment in y[s] for s, segments in zip(test, found) for segment in segments]
+    known = (set(y[s]) for s in test)
+    right = [segment in true for true, segments in zip(known, found) for segment in segments]
     sizes = [len(segments) for segments in found]
     weights = np.repeat(weights[test], sizes)
     return HeldOut(model, X[test], found, np.array(right, dtype=bool), weights)
