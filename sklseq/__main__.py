@@ -16,6 +16,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from difflib import get_close_matches
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from sklseq._lib.model_file import MAGIC, new_file_name, unpack_model, write_fil
 from sklseq.datasets import read_conll
 from sklseq.datasets._conll import (
     EncodingError,
+    FormatError,
     OneColumnError,
     check_start,
     conll_text,
@@ -62,6 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EncodingError as error:
         _say(args, str(error).replace("; give the", "; give by --encoding the"))
         return 1
+    except FormatError as error:
+        _say(args, str(error).replace("give the separator", "give by --separator the separator"))
+        return 1
     except (ValueError, TypeError, ImportError, OSError) as error:
         if isinstance(error, OSError) and error.strerror:
             _say(args, f"{error.filename or 'standard input or output'}: {error.strerror}")
@@ -93,8 +98,10 @@ def _say(args: argparse.Namespace, message: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sklseq",
-        description="Label sequences in column files: one token a line, a blank line after each "
-        "sequence, the label in the last column.",
+        description="Label sequences in column files: one token a line, columns separated by tabs "
+        "or spaces, a blank line after each sequence, the label in the last column.",
+        epilog="To start: sklseq train -m names.model train.txt; sklseq evaluate -m names.model "
+        "test.txt; sklseq tag -m names.model new.txt. sklseq COMMAND --help lists options.",
     )
     parser.add_argument("--version", action="version", version=f"sklseq {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -106,7 +113,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_train(commands: Any) -> None:
-    train = commands.add_parser("train", help="train a model on a column file")
+    train = commands.add_parser(
+        "train", help="train a model on a column file",
+        description="Train a model on a column file: words in the first column, labels in the "
+        "last.",
+        epilog="Example: sklseq train -v -m names.model --columns w,pos train.txt",
+    )  # fmt: skip
     _add_model(train, help="where to save the model (a pickle)")
     _add_input(train)
     train.add_argument(
@@ -116,10 +128,12 @@ def _add_train(commands: Any) -> None:
     train.add_argument(
         "--features", choices=EXTRACTORS,
         help="default: letters of the words in the first column and of their neighbours, and "
-        "templates of all columns",
+        "templates of all columns (column_features)",
     )  # fmt: skip
     train.add_argument(
-        "--templates", metavar="FILE", help="template file of CRF++ or Wapiti, for TemplateFeatures"
+        "--templates",
+        metavar="FILE",
+        help="template file of CRF++ or Wapiti, in place of other features",
     )
     train.add_argument(
         "--tagger", choices=TAGGERS, default=TAGGERS[0],
@@ -127,7 +141,8 @@ def _add_train(commands: Any) -> None:
     )  # fmt: skip
     train.add_argument(
         "--set", type=_assignment, action="append", default=[], metavar="NAME=VALUE",
-        help="a parameter of the tagger (l2=0.1), or of the features (features__boundary=mark)",
+        help="a parameter of the tagger (l2=0.01), or of the features "
+        "(features__neighbours__after=2; with --templates features__boundary=mark)",
     )  # fmt: skip
     train.add_argument(
         "--dev", metavar="FILE",
@@ -142,7 +157,12 @@ def _add_train(commands: Any) -> None:
 
 
 def _add_tag(commands: Any) -> None:
-    tag = commands.add_parser("tag", help="add a column of predicted labels")
+    tag = commands.add_parser(
+        "tag", help="add a column of predicted labels",
+        description="Write a column file, or words of text, with predicted labels in the last "
+        "column.",
+        epilog="Example: sklseq tag -m names.model new.txt > tagged.txt",
+    )  # fmt: skip
     _add_model(tag, help="a model of train, saved or exported; load models of people you trust")
     _add_input(tag)
     tag.add_argument(
@@ -158,7 +178,11 @@ def _add_tag(commands: Any) -> None:
 
 
 def _add_evaluate(commands: Any) -> None:
-    evaluate = commands.add_parser("evaluate", help="compare predicted labels with true ones")
+    evaluate = commands.add_parser(
+        "evaluate", help="compare predicted labels with true ones",
+        description="Print precision, recall and F1 of spans (B-PER, I-PER), or accuracies.",
+        epilog="Examples: sklseq evaluate -m names.model test.txt; sklseq evaluate tagged.txt",
+    )  # fmt: skip
     _add_model(
         evaluate, required=False,
         help="a model; without it the last two columns are the true and the predicted label",
@@ -170,7 +194,10 @@ def _add_evaluate(commands: Any) -> None:
 
 
 def _add_inspect(commands: Any) -> None:
-    inspect = commands.add_parser("inspect", help="describe a model and list its largest weights")
+    inspect = commands.add_parser(
+        "inspect", help="describe a model and list its largest weights",
+        description="Describe a model, and list the largest weights of transitions and features.",
+    )  # fmt: skip
     _add_model(inspect, help="a saved model of train; load models of people you trust")
     inspect.add_argument("-n", type=_count, default=20, help="number of weights (default 20)")
     inspect.set_defaults(run=_inspect)
@@ -181,8 +208,13 @@ def _add_model(command: Any, *, help: str, required: bool = True) -> None:
 
 
 def _add_input(command: Any) -> None:
-    command.add_argument("file", nargs="?", default="-", help="default: standard input")
-    command.add_argument("--separator", help="between columns; default: tab, or spaces and tabs")
+    command.add_argument(
+        "file", nargs="?", default="-", help="may be compressed; default: standard input"
+    )
+    command.add_argument(
+        "--separator", type=_separator, metavar="CHARACTER",
+        help="between columns, such as , or tab; default: tab, or spaces and tabs",
+    )  # fmt: skip
     command.add_argument("--encoding", type=_encoding, default="utf-8", help="default utf-8")
 
 
@@ -191,6 +223,13 @@ def _names(text: str) -> list[str]:
     if "" in names:
         raise argparse.ArgumentTypeError(f"must be names separated by commas; got {text!r}")
     return names
+
+
+def _separator(text: str) -> str:
+    separator = "\t" if text in ("tab", "\\t") else text
+    if len(separator) != 1 or separator in "\r\n":
+        raise argparse.ArgumentTypeError(f"must be one character, or tab; got {text!r}")
+    return separator
 
 
 def _count(text: str) -> int:
@@ -234,6 +273,7 @@ def _train(args: argparse.Namespace) -> None:
         _check_templates(args.templates, model[0])
     for name in columns:
         _warn_of_numbers(name, [x[name] for x in X])
+    _warn_of_labels(args.file, y)
     if args.verbose:
         _report(args, X, y, symbols, model[0])
     if args.dev is not None:
@@ -285,9 +325,18 @@ def _new_model(
     known = {name.removeprefix("tagger__"): name for name in model.get_params() if "__" in name}
     for name, value in args.set:
         if name not in known:
-            raise UsageError(f"--set: {name!r} is not one of the parameters {', '.join(known)}.")
+            raise UsageError(f"--set: {name!r} is not one of the parameters{_like(name, known)}")
         model.set_params(**{known[name]: value})
     return model
+
+
+def _like(name: str, known: dict[str, str]) -> str:
+    """End of a message: names with the same last part, similar names, or all."""
+    last = name.rpartition("__")[2]
+    near = [k for k in known if k.rpartition("__")[2] == last] or get_close_matches(
+        name, known, cutoff=0.5
+    )
+    return f"; did you mean {' or '.join(near)}?" if near else f" {', '.join(known)}."
 
 
 def _check_parts(args: argparse.Namespace) -> None:
@@ -322,14 +371,15 @@ def _new_extractor(
         return WindowFeatures(TokenFeatures(columns=columns[:1]))
     if args.features == "SegmentFeatures":
         return SegmentFeatures(TokenFeatures(columns=columns[:1]), columns=columns[0])
-    return column_features(columns, symbols=symbols)
+    segments = args.tagger == "SemiCRFSegmenter"
+    return column_features(columns, symbols=symbols, segments=segments)
 
 
 def _report(args: argparse.Namespace, X: list, y: list, symbols: bool, extractor: Any) -> None:
     """Say what was read, and which features the model has."""
     n_tokens, n_labels = sum(map(len, y)), len(set().union(*y))
     columns = ", ".join(X[0])
-    _say(args, f"{len(X)} sequences, {n_tokens} tokens, {n_labels} labels; columns {columns}.")
+    _say(args, f"Sequences: {len(X)}; tokens: {n_tokens}; labels: {n_labels}; columns: {columns}.")
     features = " ".join(repr(extractor).split())
     if args.features is None and args.templates is None:
         kind, first = "symbols" if symbols else "words", next(iter(X[0]))
@@ -349,6 +399,17 @@ def _warn_of_numbers(name: str, column: list[list[str]]) -> None:
         warnings.warn(
             f"Column {name} holds {len(values)} different numbers, and each is read as a word; for "
             "measurements, train in Python with PerToken.",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _warn_of_labels(file: str, y: list[list[str]]) -> None:
+    n_tokens, n_labels = sum(map(len, y)), len(set().union(*y))
+    if n_labels > MOST_SYMBOLS and n_tokens < TIMES * n_labels:
+        warnings.warn(
+            f"The last column of {file}, that of labels, has {n_labels} different values at "
+            f"{n_tokens} tokens; if labels are in another column, put it last.",
             UserWarning,
             stacklevel=2,
         )
@@ -645,6 +706,8 @@ def _read(args: argparse.Namespace, columns: list[str]) -> Iterator[_Sequences]:
             is_empty = False
     except EncodingError:
         raise
+    except FormatError as error:
+        raise FormatError(f"{error}{advice}") from error
     except ValueError as error:
         raise ValueError(f"{error}{advice}") from error
     if is_empty:
@@ -668,7 +731,7 @@ def _read_filled(args: argparse.Namespace, file: str, **options: Any) -> tuple[l
     except OneColumnError as error:
         raise ValueError(
             f"{file} has one column; give a file with columns of tokens and the label as the last "
-            "column."
+            "column, or the separator by --separator."
         ) from error
     _check_filled(X, file)
     return X, y

@@ -63,6 +63,8 @@ def files(tmp_path_factory):
     (folder / "latin").write_bytes(b"a\nna\xefve\n")
     (folder / "utf16").write_bytes("a O\n".encode("utf-16"))
     (folder / "tokens.txt").write_text("a\nb\n")
+    (folder / "commas").write_text("a,O\nb,O\n")
+    (folder / "tab_first").write_text("a\tO\nb O\n")
     (folder / "empty").write_text("\n\n")
     (folder / "text").write_text("Ann sings in New York .\n")
     (folder / "ragged").write_text("Ann sings in New York .\nBob rains .\n")
@@ -180,7 +182,7 @@ def test_few_values_that_occur_often_are_symbols(files, run, n_values, times):
     features = pickle.loads((files / "m").read_bytes())[0]
     are_symbols = n_values <= 100 and times >= 20
     assert (code, isinstance(features, TemplateFeatures)) == (0, are_symbols)
-    assert f"{len(X)} sequences, {len(symbols)} tokens, 2 labels; columns c0" in err
+    assert f"Sequences: {len(X)}; tokens: {len(symbols)}; labels: 2; columns: c0.\n" in err
     assert ("symbols" if are_symbols else "words") in err.split("\n")[1]
 
 
@@ -195,6 +197,22 @@ def test_measurements_are_no_words(files, run):
         x["x"][3] = "n/a"
     write_conll(files / "numbers", X, [["low", "high"] * 20] * 3)
     assert run("train -m m --columns x,w numbers") == (0, "", "")
+
+
+def test_labels_in_the_first_column_are_noticed(files, run):
+    words = [f"w{k}" for k in range(120)]
+    write_conll(files / "first", [{"l": ["A", "B"] * 60}], [words])
+    warnings.simplefilter("always")
+    _, _, err = run("train -m m --set max_iter=2 first")
+    assert "The last column of first, that of labels, has 120 different values at 120 tokens" in err
+
+
+@pytest.mark.parametrize("separator", ["'\\t'", "tab", "'\t'"])
+def test_names_of_tabs(files, run, separator):
+    (files / "tabs").write_text("New York\tB-LOC\nis\tO\n\n\tO\nhere\tO\n")
+    code, _, err = run(f"train -v -m m --separator {separator} tabs")
+    assert code == 0
+    assert "Sequences: 2; tokens: 4; labels: 2; columns: c0." in err
 
 
 def test_column_files_with_labels_and_without(run):
@@ -274,12 +292,14 @@ def test_confidence_is_the_probability_of_the_label(run, files):
     assert exported[0] == 0
 
 
-@pytest.mark.parametrize("features", ["TemplateFeatures", "SegmentFeatures"])
+@pytest.mark.parametrize("features", ["", "TemplateFeatures", "SegmentFeatures"])
 def test_segmenters_are_trained_on_iob2(run, files, features):
     X, y = read(files, "train.txt")
-    options = f"--tagger SemiCRFSegmenter --features {features} --set tol=0.1"
+    options = f"--tagger SemiCRFSegmenter {features and '--features'} {features} --set tol=0.1"
     assert run(f"train -m trained {options} --columns w,newline train.txt")[0] == 0
     extractor = TemplateFeatures(columns=["w", "newline"])
+    if not features:
+        extractor = column_features(["w", "newline"], segments=True)
     if features == "SegmentFeatures":
         extractor = SegmentFeatures(TokenFeatures(columns=["w"]), columns="w")
     model = make_pipeline(extractor, SemiCRFSegmenter(tol=0.1))
@@ -394,6 +414,24 @@ def test_columns_are_answered_while_they_are_written(files):
         ("train words.txt", 2, "-m/--model"),
         ("train -m m --set l2 words.txt", 2, "NAME=VALUE"),
         ("train -m m --set lambda=1 words.txt", 2, "'lambda' is not one of the parameters"),
+        (
+            "train -m m --set l22=1 words.txt",
+            2,
+            "'l22' is not one of the parameters; did you mean l2",
+        ),
+        (
+            "train -m m --set features__min_count=2 words.txt",
+            2,
+            "did you mean features__templates__min_count or features__letters__min_count or",
+        ),
+        ("train -m m --separator ;; words.txt", 2, "must be one character, or tab; got ';;'"),
+        ("train -m m commas", 1, "commas has one column; give a file with columns of tokens and"),
+        ("train -m m commas", 1, "as the last column, or the separator by --separator."),
+        (
+            "train -m m tab_first",
+            1,
+            "but got 1 in 'b O'; repair the line, or give by --separator the",
+        ),
         ("train -m m --encoding utf-9 words.txt", 2, "'utf-9' is not the name of an encoding"),
         ("train -m m --features TokenFeatures --templates templates words.txt", 2, "leave one"),
         ("train -m m --dev words.txt --tagger ZScoreTagger words.txt", 2, "leave one of them out"),

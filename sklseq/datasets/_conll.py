@@ -48,6 +48,10 @@ class OneColumnError(ValueError):
     """Raised if a file of one column is read with labels."""
 
 
+class FormatError(ValueError):
+    """Raised if the columns of a file are not those that are expected."""
+
+
 class EncodingError(ValueError):
     """Raised for bytes that are not text of the encoding."""
 
@@ -76,10 +80,10 @@ class FirstLine(NamedTuple):
                 raise self._wrong_width(tokens)
             yield cells
 
-    def _wrong_width(self, tokens: TokenLines) -> ValueError:
+    def _wrong_width(self, tokens: TokenLines) -> FormatError:
         widths = [len(_split_line(line, self.separator)) for line in tokens.lines]
         t = next(t for t, width in enumerate(widths) if width != self.width)
-        return ValueError(
+        return FormatError(
             f"{self.name}, line {tokens.numbers[t]}: expected {self.width} "
             f"column{'s' * (self.width > 1)}, as in line {self.number}, but got {widths[t]} in "
             f"{shorten(tokens.lines[t])!r}; repair the line, or give the separator of the file."
@@ -338,7 +342,7 @@ def _check_labels(name: str, labels: list[str], numbers: list[int]) -> None:
     """Refuse a label such as "NN B-NP": a tab may not be the only separator."""
     for label, number in zip(labels, numbers):
         if " " in label:
-            raise ValueError(
+            raise FormatError(
                 f"{name}, line {number}: label {label!r} contains a space, so the separator of "
                 "the columns is unclear; give the separator, a tab, or ' ' for spaces and tabs."
             )
@@ -366,7 +370,7 @@ def _column_names(name: str, columns: Sequence[str] | None, n_columns: int) -> l
         return [f"c{i}" for i in range(n_columns)]
     names = check_names(columns)
     if len(names) != n_columns:
-        raise ValueError(
+        raise FormatError(
             f"columns names {len(names)} columns ({', '.join(names)}), but {name} has {n_columns} "
             "besides the label; name each of them once, or give the separator of the file."
         )

@@ -8,13 +8,16 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import FeatureUnion
 
 from sklseq._lib.checks import check_names
-from sklseq.features._parse import symbol_templates, word_templates
+from sklseq.features._parse import symbol_templates, tag_templates, word_templates
+from sklseq.features._segment import SegmentFeatures
 from sklseq.features._template import TemplateFeatures
 from sklseq.features._token import TokenFeatures
 from sklseq.features._window import WindowFeatures
 
 
-def column_features(columns: str | Sequence[str] = "w", *, symbols: bool = False) -> BaseEstimator:
+def column_features(
+    columns: str | Sequence[str] = "w", *, symbols: bool = False, segments: bool = False
+) -> BaseEstimator:
     """Return an extractor for columns of strings, the first of words: that of ``sklseq train``.
 
     It joins three: each word with its prefixes and suffixes (:class:`TokenFeatures`); lower case,
@@ -29,10 +32,13 @@ def column_features(columns: str | Sequence[str] = "w", *, symbols: bool = False
     symbols : bool, default=False
         Whether the first column holds symbols and not words, such as amino acids, letters, notes:
         templates alone, with a window of eleven values, pairs and triples.
+    segments : bool, default=False
+        Whether the model is a :class:`~sklseq.SemiCRFSegmenter`: :class:`SegmentFeatures` of the
+        letters of single words and of the templates of the other columns, or of symbols.
 
     Returns
     -------
-    FeatureUnion or TemplateFeatures
+    FeatureUnion, TemplateFeatures or SegmentFeatures
         Not fitted. Names of the parts of the union: "templates", "letters", "neighbours".
 
     See Also
@@ -58,14 +64,31 @@ def column_features(columns: str | Sequence[str] = "w", *, symbols: bool = False
     if not names:
         raise ValueError("columns must name at least one column; got an empty list.")
     if symbols:
-        return TemplateFeatures(symbol_templates(names), columns=names)
+        extractor: BaseEstimator = TemplateFeatures(symbol_templates(names), columns=names)
+    elif segments:
+        extractor = _joined({"letters": TokenFeatures(columns=names[:1]), **_tags(names)})
+    else:
+        extractor = _joined(_words_and_tags(names))
+    return SegmentFeatures(extractor, columns=names[0]) if segments else extractor
+
+
+def _words_and_tags(names: list[str]) -> dict[str, BaseEstimator]:
     of_word = {"columns": names[:1], "suffixes": 2}
     for kind in ("lower", "shape", "short_shape", "flags", "length"):
         of_word[kind] = False  # the window has them
     near = TokenFeatures(columns=names[:1], word=False, prefixes=0, suffixes=[3])
-    parts = {
+    return {
         "templates": TemplateFeatures(word_templates(names), columns=names),
         "letters": TokenFeatures(**of_word),
         "neighbours": WindowFeatures(near, bos_eos=False),  # templates mark the ends
     }
+
+
+def _tags(names: list[str]) -> dict[str, BaseEstimator]:
+    """Templates of all columns but the first, if there are others."""
+    templates = tag_templates(names)
+    return {"templates": TemplateFeatures(templates, columns=names)} if templates else {}
+
+
+def _joined(parts: dict[str, BaseEstimator]) -> FeatureUnion:
     return FeatureUnion(list(parts.items()), verbose_feature_names_out=False)

@@ -66,6 +66,11 @@ def word_templates(columns: Sequence[str]) -> list[str]:
     return default_templates(columns)[5:]  # all but single words
 
 
+def tag_templates(columns: Sequence[str]) -> list[str]:
+    """Return the default templates of all columns but the first, of words."""
+    return default_templates(columns)[len(default_templates(columns[:1])) :]
+
+
 def symbol_templates(columns: Sequence[str]) -> list[str]:
     """Return a window of eleven values, pairs in a window of seven, triples with the value."""
     templates = []

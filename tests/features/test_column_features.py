@@ -8,7 +8,13 @@ from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger, runtime
 from sklseq.deployment import export
-from sklseq.features import TemplateFeatures, TokenFeatures, column_features, receptive_field
+from sklseq.features import (
+    SegmentFeatures,
+    TemplateFeatures,
+    TokenFeatures,
+    column_features,
+    receptive_field,
+)
 
 rng = np.random.default_rng(0)
 WORDS = ["Ann", "met", "Bob-2", "in", "NEW", "York", ".", "Ἀθῆναι", "x", "2024", "東京"]
@@ -69,6 +75,26 @@ def test_symbols_have_a_window_of_eleven():
     }  # fmt: skip
     assert set(names[6]) == singles | pairs | triples
     assert receptive_field(column_features(symbols=True).fit([["A"]])) == (5, 5)
+
+
+def test_segments_have_letters_of_words_and_templates_of_other_columns():
+    features = column_features(["w", "pos"], segments=True).fit(X)
+    names = features.extractor_.get_feature_names_out()
+    assert {n for n in names if n.startswith("w.")} == set().union(
+        *attributes(TokenFeatures(columns="w"), X)
+    )
+    default = set().union(*attributes(TemplateFeatures(columns=["w", "pos"]), X))
+    assert {n for n in names if "w." not in n} == {n for n in default if not n.startswith("w[")}
+    alone = column_features("w", segments=True).fit(X)
+    assert set(alone.extractor_.get_feature_names_out()) == {n for n in names if "w." in n}
+
+
+def test_segments_of_symbols():
+    found = column_features("w", segments=True, symbols=True).fit(X)
+    plain = column_features("w", symbols=True).fit(X)
+    assert isinstance(found, SegmentFeatures)
+    names = found.extractor_.get_feature_names_out()
+    assert names.tolist() == plain.get_feature_names_out().tolist()
 
 
 @pytest.mark.parametrize("symbols", [False, True])
