@@ -1,8 +1,8 @@
 """Tables 1 and 2, Figure 2 of Sarawagi (2006): segments against tokens, succinct or one by one.
 
     python benchmarks/bench_segmenter.py [table1] [table2] [figure2] [boundary] [context] [losses]
-           [curves] [defaults] [calibration] [rerank] [nested] [unknown] [--quick]
-           [--data NAME ...] [--splits N] [--figure FILE]
+           [curves] [defaults] [calibration] [temperatures] [rerank] [nested] [unknown]
+           [--quick] [--data NAME ...] [--splits N] [--figure FILE]
 
     SequenceBCEU   CRFTagger on IOBES labels
     Segment        SemiCRFSegmenter(max_segment_length=L), segment features
@@ -583,6 +583,32 @@ def calibration(found, l2, n_splits):
                     print(f"{n:>5} references, l2={penalty:<5}{loss:<16}{cells}", flush=True)
 
 
+def temperatures(found, l2, n_splits):
+    """Calibration error with the defaults of both classes, by ways to calibrate; seconds."""
+    ways = (None, "loo", 3)
+    for name, task in found.items():
+        for n in (n for n in (10, 50, 100, 200, 500) if 2 * n <= len(task.X)):
+            if (n < 100 or n == 200) if name in NOT_REFERENCES else n > 200:
+                continue
+            results, splits = {way: [] for way in ways}, ShuffleSplit(n_splits, train_size=n,
+                test_size=min(300, len(task.X) - n), random_state=0)  # fmt: skip
+            for train, test in splits.split(task.X):
+                seen, new, _ = extract(SegmentFeatures(), task.X, train, test)
+                truth = [labels_to_segments(task.y[s]) for s in test]
+                for way in ways:
+                    began = process_time()
+                    model = SemiCRFSegmenter(calibrate=way).fit(seen, [task.y[s] for s in train])
+                    seconds = process_time() - began
+                    error = calibration_error(model.predict_spans(new), truth)[0]
+                    results[way].append((error, seconds))
+            base = median(seconds for _, seconds in results[None])
+            cells = (
+                f"{mean(e for e, _ in of):10.3f} ({median(t for _, t in of) / base:.2f})"
+                for of in results.values()
+            )
+            print(f"{name:<18}{n:>5}{base:9.3f}" + "".join(cells), flush=True)
+
+
 def rerank(found, l2, n_splits):
     """The segmenter against the choice among its 25 best, by turns: F1, seconds, errors."""
     for name, task in found.items():
@@ -706,7 +732,7 @@ def main():
     arguments = parser.parse_args()
     n_splits = 1 if arguments.quick else arguments.splits
     parts = (table1, table2, figure2, boundary, context, losses, curves, calibration, rerank)
-    parts += (nested, unknown, defaults)
+    parts += (nested, unknown, defaults, temperatures)
     programs = {part.__name__: part for part in parts}
     programs["curves"] = partial(curves, figure=arguments.figure)
     with TemporaryDirectory() as scratch:

@@ -79,7 +79,7 @@ def test_folds_with_all_labels_start_from_the_weights_of_all_sequences(data, mon
     models, losses = {}, temperature.HeldOut.losses
 
     def watched(part, *args):
-        models[id(part.model)] = part.model
+        models[id(part.psi)] = part.sums.__self__
         return losses(part, *args)
 
     monkeypatch.setattr(temperature.HeldOut, "losses", watched)
@@ -125,7 +125,10 @@ def test_a_temperature_stays_finite_where_all_segments_are_right():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"calibrate": 1}, "^calibrate must be None or a number of folds of at least 2; got 1"),
+        (
+            {"calibrate": 1},
+            "^calibrate must be None, .loo. or a number of folds of at least 2; got 1",
+        ),
         ({"calibrate": 2.0}, r"^calibrate must be .* got 2\.0"),
         ({"calibrate": 31}, "^calibrate=31 folds need as many sequences of a weight .*; got 30"),
         ({"calibrate": 2, "loss": "hinge"}, "^loss='hinge' has no probabilities to calibrate"),

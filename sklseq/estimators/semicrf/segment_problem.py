@@ -74,6 +74,7 @@ class SegmentProblem:
             self.start = previous_weights(
                 segmenter, self.scores, labels, source.vectorizer, intercept
             )
+            self.start *= getattr(segmenter, "temperature_", 1.0)
         self.after_iteration = iteration_hook(segmenter, self.attributes)
 
     def _data(self) -> SegmentData:

@@ -14,7 +14,7 @@ from sklseq.data.segment_potentials import OPEN_BOTH, SegmentPotentials
 from sklseq.data.sequences import STATE, TRANSITION, Sequences, check_not_empty, training_weights
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.validation import read_sequences
-from sklseq.inference.segment.segmentations import as_spans
+from sklseq.inference.segment.segmentations import SegmentSpans, as_spans
 
 # Fitted attributes whose entries are weights: scores are linear in them.
 WEIGHTS = "coef_", "intercept_", "transition_", "start_", "end_", "transition_coef_"
@@ -197,6 +197,25 @@ def _are_tokens(X: SegmentPotentials) -> bool:
     steps = np.repeat(X.offsets[:-1], np.diff(X.offsets)) + X.start
     one = (X.kind == OPEN_BOTH) & (X.stop - X.start == 1) & (steps == np.arange(X.n_steps))
     return bool(one.all()) and np.array_equal(np.diff(X.offsets), X.lengths)
+
+
+def with_queries(X: Any, scores: np.ndarray, asked: tuple) -> tuple[np.ndarray, SegmentSpans]:
+    """Append exact potentials of score 0 to each sequence; their marginals are the answers.
+
+    ``X``: spans, whose potentials have ``scores``; ``asked``: sequence, start, stop and code of
+    segments, in the order of sequences.
+    """
+    sequence, start, stop, _ = asked
+    of = np.repeat(np.arange(len(X.lengths)), np.diff(X.offsets))
+    order = np.argsort(np.concatenate([of, sequence]), kind="stable")
+    columns = [
+        np.concatenate([old, new])[order]
+        for old, new in ((X.kind, np.zeros_like(start)), (X.start, start), (X.stop, stop))
+    ]
+    counts = np.bincount(sequence, minlength=len(X.lengths))
+    offsets = X.offsets + np.concatenate([[0], np.cumsum(counts)])
+    scores = np.concatenate([scores, np.zeros((len(start), scores.shape[1]))])[order]
+    return scores, SegmentSpans(X.lengths, offsets, *columns)
 
 
 def divided_weights(fitted: dict[str, Any], divisor: float) -> dict[str, Any]:

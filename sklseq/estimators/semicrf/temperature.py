@@ -2,65 +2,132 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 
 from sklseq.data.constraints import constraints_of_part
-from sklseq.data.segment_potentials import SegmentPotentials
-from sklseq.data.sequences import Sequences
-from sklseq.estimators.semicrf.segment_source import SegmentSource, divided_weights
+from sklseq.data.segment_labels import read_queries
+from sklseq.estimators.semicrf.segment_source import SegmentSource
+from sklseq.inference.segment.segmentations import SegmentPlan, SegmentTransitions
 
-# Temperatures are searched between 1 / MOST and MOST, with a relative error of 1 %.
-MOST, ACCURACY = 8.0, 0.01
+# Logarithms of temperatures are searched between -log(MOST) and log(MOST), first at 0 and ±FIRST,
+# until a step is shorter than ACCURACY.
+MOST, FIRST, ACCURACY, MOST_STEPS = 8.0, 0.35, 0.02, 12
 LEAST = 1e-12
 
 
 class HeldOut(NamedTuple):
-    """Predictions of a model for sequences that it was not trained on."""
+    """Segments predicted for sequences by models that were not trained on them.
 
-    model: Any
-    X: SegmentPotentials | Sequences
-    segments: list
-    right: np.ndarray  # whether each segment is right
+    Attributes
+    ----------
+    plan : SegmentPlan
+    psi : ndarray of shape (n_cells, width)
+        Scores of the cells of its sequences.
+    chain : SegmentTransitions
+    sums : callable
+        From the three to (plan, log Z, marginals of cells, marginals of steps).
+    cell, code : ndarray of shape (n_segments,)
+        Cell that is one predicted segment, and the segment's label.
+    right : bool ndarray of shape (n_segments,)
+    weights : ndarray of shape (n_segments,)
+    """
+
+    plan: SegmentPlan
+    psi: np.ndarray
+    chain: SegmentTransitions
+    sums: Any
+    cell: np.ndarray
+    code: np.ndarray
+    right: np.ndarray
     weights: np.ndarray
 
     def losses(self, temperature: float, smoothed: tuple[float, float]) -> float:
         """Log loss of all segments; ``smoothed``: targets of (right, wrong) segments."""
-        scaled = copy(self.model)
-        vars(scaled).update(divided_weights(vars(scaled), temperature))
-        found = scaled.predict_segment_proba(self.X, self.segments)
-        p = np.clip(np.concatenate([np.zeros(0), *found]), LEAST, 1 - LEAST)
+        chain = divided(self.chain, temperature)
+        marginals = self.sums(self.plan, self.psi / temperature, chain)[2]
+        p = np.clip(marginals[self.cell, self.code], LEAST, 1 - LEAST)
         target = np.where(self.right, *smoothed)
         return -float(self.weights @ (target * np.log(p) + (1 - target) * np.log1p(-p)))
 
 
-def fit_temperature(segmenter: Any, source: SegmentSource, fitted: dict) -> float:
+def divided(chain: SegmentTransitions, temperature: float) -> SegmentTransitions:
+    """Transition, start and end scores divided by a temperature."""
+    L, rows = chain.n_labels, chain.rows
+    if rows is not None:
+        rows = copy(rows)
+        rows.shared, rows.score = rows.shared / temperature, rows.score / temperature
+    ends = chain.boundary[:, :L] / temperature
+    return SegmentTransitions(chain.score[:L, :L] / temperature, *ends, rows=rows)
+
+
+def best_temperature(parts: list[HeldOut], accuracy: float = ACCURACY) -> float:
     """Return the T that minimises the log loss of the probabilities of held-out segments.
 
-    A model of each training fold predicts the sequences left out. With p_k(T) the probability of
-    predicted segment k if its model's weights are divided by T, and t_k = 1 - 1 / (n₊ + 2) if it is
-    right, 1 / (n₋ + 2) if it is wrong (n₊ right and n₋ wrong ones; Platt 1999),
+    With p_k(T) the probability of predicted segment k if its model's weights are divided by T, and
+    t_k = 1 - 1 / (n₊ + 2) if it is right, 1 / (n₋ + 2) if it is wrong (n₊ right and n₋ wrong ones;
+    Platt 1999),
 
         T = argmin -Σ_k t_k log p_k(T) + (1 - t_k) log(1 - p_k(T)).
+    """
+    n_right = sum(int(part.right.sum()) for part in parts)
+    n_wrong = sum(len(part.right) for part in parts) - n_right
+    if n_right + n_wrong == 0:
+        return 1.0
+    smoothed = 1 - 1 / (n_right + 2), 1 / (n_wrong + 2)
+
+    def loss(log_t: float) -> float:
+        return sum(part.losses(np.exp(log_t), smoothed) for part in parts)
+
+    return float(np.exp(_least(loss, accuracy)))
+
+
+def _least(f: Callable[[float], float], accuracy: float) -> float:
+    """Minimum of f between -log(MOST) and log(MOST), by parabolas through three points.
+
+    The last step is shorter than ``accuracy``, its error much smaller.
+    """
+    limit, x = np.log(MOST), FIRST
+    known = {t: f(t) for t in (-x, 0.0, x)}
+    best = 0.0
+    for _ in range(MOST_STEPS):
+        points = sorted(known)
+        k = min(range(len(points)), key=lambda k: known[points[k]])
+        best = points[k]
+        if k in (0, len(points) - 1):  # twice as far
+            new = float(np.clip(2 * best, -limit, limit))
+        else:
+            new = _vertex(*((t, known[t]) for t in points[k - 1 : k + 2]))
+        if abs(new - best) < accuracy:
+            return new
+        known[new] = f(new)
+    return min(known, key=lambda t: known[t])
+
+
+def _vertex(a: tuple, b: tuple, c: tuple) -> float:
+    # Where the parabola through three points, the lowest in the middle, is least.
+    left, right = b[0] - a[0], c[0] - b[0]
+    down, up = (a[1] - b[1]) / left, (c[1] - b[1]) / right
+    if down + up <= 0:
+        return b[0]
+    return b[0] + (down * right - up * left) / (2 * (down + up))
+
+
+def temperature_of_folds(segmenter: Any, source: SegmentSource, fitted: dict) -> float:
+    """Return the best temperature of models of training folds, for the sequences left out.
 
     The models start from ``fitted``, the attributes of the model of all sequences.
     """
     y = _segments_by_sequence(source)
     folds = KFold(segmenter.calibrate, shuffle=True, random_state=0)
-    parts = [_held_out(segmenter, source, fitted, y, *fold) for fold in folds.split(y)]
-    right = np.concatenate([part.right for part in parts])
-    n_right = int(right.sum())
-    smoothed = 1 - 1 / (n_right + 2), 1 / (len(right) - n_right + 2)
-    found = minimize_scalar(
-        lambda log_t: sum(part.losses(np.exp(log_t), smoothed) for part in parts),
-        bounds=(-np.log(MOST), np.log(MOST)), method="bounded", options={"xatol": ACCURACY},
-    )  # fmt: skip
-    return float(np.exp(found.x))
+    return best_temperature(
+        [_held_out(segmenter, source, fitted, y, *fold) for fold in folds.split(y)]
+    )
 
 
 def _segments_by_sequence(source: SegmentSource) -> list:
@@ -87,5 +154,15 @@ def _held_out(segmenter: Any, source: SegmentSource, fitted: dict, y: list, trai
     known = (set(y[s]) for s in test)
     right = [segment in true for true, segments in zip(known, found) for segment in segments]
     sizes = [len(segments) for segments in found]
-    weights = np.repeat(weights[test], sizes)
-    return HeldOut(model, X[test], found, np.array(right, dtype=bool), weights)
+    potentials = model._read(X[test])
+    asked = read_queries(found, potentials.lengths, model.classes_.tolist())
+    program = model._program(potentials, asked)
+    return HeldOut(
+        *program, model._sums, asked_cells(program[0], potentials.offsets, asked[0]), asked[3],
+        np.array(right, dtype=bool), np.repeat(weights[test], sizes),
+    )  # fmt: skip
+
+
+def asked_cells(plan: SegmentPlan, offsets: np.ndarray, sequence: np.ndarray) -> np.ndarray:
+    """Cells of the segments asked for, the last potentials of each sequence."""
+    return plan.cell_of[offsets[1:][sequence] + np.arange(len(sequence))]
