@@ -1,6 +1,7 @@
 """HMSVMTagger(solver="smoothing") against programs over all labelings and the other solvers."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from sklseq import HMSVMTagger, HMSVMTaggerCV
+from sklseq import HMSVMTagger, HMSVMTaggerCV, Sequences
 from sklseq.estimators.hmsvm.margin_problem import MarginProblem
+from sklseq.estimators.hmsvm.solver_choice import Outlook, may_change
 from sklseq.estimators.sources.source import RowSource
 from sklseq.inference import viterbi
 from tests.estimators.test_hmsvm import (
@@ -144,9 +146,13 @@ def test_auto_takes_it_for_long_sequences_where_it_can():
         assert MarginProblem(HMSVMTagger(**refused), RowSource.read(X, y, None)).solver == "bcfw"
         with pytest.raises(ValueError, match=r"solver='smoothing' cannot have .*; use"):
             HMSVMTagger(solver="smoothing", **refused).fit(X, y)
-    narrow, wide = ([np.zeros((50, m))] * 20 for m in (100, 101))
+    narrow, wide = ([np.zeros((50, m))] * 20 for m in (100, 134))  # 3 labels, 400 weights
+    few, more = ([sparse.csr_matrix((50, m))] * 20 for m in (133, 134))
     labels = [np.arange(50) % 3] * 20
-    for rows, solver in ((narrow, "smoothing"), (narrow[:19], "bcfw"), (wide, "bcfw")):
+    for rows, solver in (
+        (narrow, "smoothing"), (narrow[:19], "bcfw"), (wide, "bcfw"), (few, "smoothing"),
+        (few[:19], "bcfw"), (more, "bcfw"),
+    ):  # fmt: skip
         source = RowSource.read(rows, labels[: len(rows)], None)
         assert MarginProblem(HMSVMTagger(), source).solver == solver
         assert MarginProblem(HMSVMTagger(kernel="rbf"), source).solver == "bcfw"
@@ -278,6 +284,71 @@ def test_the_solver_that_auto_takes_is_an_attribute():
     assert HMSVMTagger().fit(X, y).solver_ == "smoothing"
     short = [x[:20] for x in X], [labels[:20] for labels in y]
     assert HMSVMTagger().fit(*short).solver_ == "bcfw"
+
+
+def hard_symbols(seed=0, L=8, n_symbols=30, T=150, n=7):
+    """One-hot symbols around each row, of labels that last and hardly differ in their symbols."""
+    rng, rows = np.random.default_rng(seed), []
+    moves, y = rng.random((n, T)) < 0.2, rng.integers(L, size=(n, T))
+    symbols = rng.dirichlet(np.ones(n_symbols), size=L)
+    for s in range(n):
+        for t in range(1, T):
+            y[s, t] = y[s, t] if moves[s, t] else y[s, t - 1]
+        found = np.array([rng.choice(n_symbols, p=symbols[label]) for label in y[s]])
+        near = np.pad(found, 2, mode="edge")
+        columns = np.stack([near[d : d + T] + n_symbols * d for d in range(5)], axis=1)
+        dense = np.zeros((T, 5 * n_symbols))
+        np.put_along_axis(dense, columns, 1.0, axis=1)
+        rows.append(sparse.csr_matrix(dense))
+    return rows, list(y)
+
+
+def test_auto_gives_up_bcfw_where_its_gap_falls_slowly():
+    X, y = hard_symbols()
+    tagger, plain = HMSVMTagger(random_state=0).fit(X, y), HMSVMTagger(solver="smoothing").fit(X, y)
+    assert tagger.solver_ == "smoothing"
+    assert_array_equal(tagger.coef_, plain.coef_)
+    assert tagger.n_iter_ == plain.n_iter_
+    assert HMSVMTagger(C=0.001, random_state=0).fit(X, y).solver_ == "bcfw"  # fast enough
+    for rows, columns, options, answer in (
+        (1000, 250, {}, True), (999, 250, {}, False), (1000, 251, {}, False),
+        (1000, 250, {"solver": "bcfw"}, False), (1000, 250, {"kernel": "rbf"}, False),
+        (1000, 250, {"warm_start": True}, False),
+    ):  # fmt: skip
+        data = Sequences.from_list([sparse.csr_matrix((rows, columns))])
+        assert may_change(HMSVMTagger(**options), data, 8) == answer
+
+
+def outlook(gaps, n_columns=100, n_rows=800):
+    """Answers of ``Outlook``, with these relative gaps after each update of all rows."""
+    objective = SimpleNamespace(
+        y=np.zeros(n_rows), C=np.ones(8), n_labels=4, n_updates=0, blocks=np.arange(8),
+        source=SimpleNamespace(order=np.arange(n_columns)),
+        pieces=SimpleNamespace(first=np.zeros(8), stop=np.full(8, n_rows / 8)),
+    )  # fmt: skip
+    found, answers = Outlook(objective, tol=0.01), []
+    for gap in gaps:
+        objective.n_updates += 8
+        objective.measured = 1.0, 1.0 - gap
+        found.note()
+        answers.append(found.is_bad())
+    return answers
+
+
+@pytest.mark.parametrize("n_columns", [100, 10_000])
+def test_the_outlook_is_what_a_gap_that_falls_evenly_has_left(n_columns):
+    # 100 rows a sequence: an update of all rows takes as long as 0.6 + 0.01 * 100 evaluations.
+    limit = (100 + 4 * np.sqrt(4 * n_columns)) / 1.6
+    for left, bad in ((1.02 * limit, True), (0.9 * limit, False)):
+        rate = np.log(0.8 / 0.01) / (left + 4)
+        gaps = 0.8 * np.exp(-rate * np.arange(5))
+        assert outlook(gaps, n_columns)[-1] == bad
+    assert not any(outlook(0.8 * np.exp(-0.2 * np.arange(20)), n_columns))
+    assert outlook([0.8, 0.7, 0.8, 0.8], n_columns)[-1]
+
+
+def test_a_gap_that_rises_for_a_while_is_no_reason_to_give_up():
+    assert not any(outlook([0.8, 0.5, 0.2, 0.6, 0.5, 0.15]))
 
 
 def test_a_huge_C_is_refused():

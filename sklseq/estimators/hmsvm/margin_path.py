@@ -11,8 +11,8 @@ from sklseq.data.sequences import Sequences
 from sklseq.estimators.hmsvm.margin_problem import (
     MarginProblem,
     check_kernel_of_roles,
-    choose_solver,
 )
+from sklseq.estimators.hmsvm.solver_choice import choose_solver
 from sklseq.estimators.kernel_functions import RowKernel, gram_matrix, resolve_gamma
 from sklseq.estimators.penalty_search import Data
 from sklseq.estimators.sources.source import RowSource
@@ -81,7 +81,7 @@ class MarginPath:
         """(fitted tagger, whether its solver converged) with this C."""
         tagger, before = self.tagger, self.tagger.C
         tagger.set_params(**point)
-        solver = choose_solver(tagger, self.source.X)
+        solver = choose_solver(tagger, self.source.X, len(self.source.classes))
         if self.problem is None or self.problem.averaging or self.problem.solver != solver:
             self.problem = MarginProblem(tagger, self.source, self.gram)
         else:

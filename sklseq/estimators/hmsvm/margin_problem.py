@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from scipy.linalg import solve_triangular
 
 from sklseq._lib.callbacks import iteration_hook
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints
-from sklseq.data.sequences import TRANSITION, Sequences, made_of_ones
+from sklseq.data.sequences import TRANSITION, Sequences
+from sklseq.estimators.hmsvm.solver_choice import Outlook, choose_solver, may_change
 from sklseq.estimators.kernel_functions import (
     KernelRows,
     RowKernel,
@@ -39,17 +39,6 @@ from sklseq.objectives.scores.transition_features import TransitionFeatures
 from sklseq.solvers import SolverResult, bcfw, perceptron, smoothing, working_set
 
 PASSES = {"bcfw": 1000, "working_set": 1000, "smoothing": 1000, "perceptron": 10}
-# Length of sequences, on average over rows, from which "auto" is "smoothing": an update of "bcfw"
-# changes the weight of one labeling of a whole sequence, and long sequences need many updates. With
-# sparse rows of more columns than MANY, L-BFGS needs ten times as many iterations.
-LONG, LONG_SPARSE, MANY = 200, 1000, 1000
-# Largest number of dense columns, and smallest number of rows, with which "auto" is "smoothing" for
-# any lengths: few weights need few iterations of L-BFGS, and "bcfw" needs more passes for larger C.
-FEW_COLUMNS, MANY_ROWS = 100, 1000
-# C times the largest mean square of a column from which "auto" is "smoothing": "bcfw" then needs
-# thousands of passes, and often ends far from the minimum. Of more columns than MANY, such as
-# text, C counts as at most 1: a large C alone is no reason there.
-UNSCALED = 100
 # Entries of the rows times labels, and entries of the Gram matrix times labels, from which several
 # threads train by "bcfw".
 WORTH_ROWS, WORTH_GRAM = 4e7, 1e8
@@ -99,7 +88,7 @@ class MarginProblem:
         self.rows, weights = source.given
         check_magnitude(self.rows, "HMSVMTagger")
         allowed = source.allowed(tagger.constraints, source.classes)
-        self.solver = choose_solver(tagger, source.X)
+        self.solver = choose_solver(tagger, source.X, len(source.classes))
         loss, gamma = path_loss(tagger, source), 1.0
         if self.solver == "perceptron":
             loss = PathLoss(np.zeros_like(loss.cost), 0.0)
@@ -108,8 +97,9 @@ class MarginProblem:
         self.kernel = RowKernel(tagger.kernel, gamma, int(tagger.degree), float(tagger.coef0))
         self.n_passes, self.threads = 0, threads or Threads(1)
         self.support = self._support(triples)
+        self.smoothed = lambda: self._smoothed(loss, allowed)
         if self.solver == "smoothing":
-            self.objective = self._smoothed(loss, allowed)
+            self.objective = self.smoothed()
             return
         codes = np.zeros(self.rows.n_rows, dtype=source.codes.dtype)
         codes[np.repeat(weights > 0, self.rows.lengths)] = source.codes
@@ -222,13 +212,22 @@ class MarginProblem:
         """Run the solver, and average the iterates if requested."""
         tagger, objective, solver = self.tagger, self.objective, self.solver
         run_callbacks = iteration_hook(tagger, self._attributes_so_far)
+        outlook = None
+        if solver == "bcfw" and may_change(tagger, self.rows, self.objective.n_labels):
+            outlook = Outlook(objective, float(tagger.tol))
+        gives_up = False
 
         def report(k: int, value: float, w: StructuredHinge) -> bool:
+            nonlocal gives_up
             self.n_passes = k
             if tagger.verbose and not np.isnan(value):
                 what = "mistakes" if solver == "perceptron" else "objective"
                 print(f"[HMSVMTagger] pass {k}: {what} {value:.6g}")
-            return run_callbacks(k, value, w)
+            stops = run_callbacks(k, value, w)
+            if outlook is not None:
+                outlook.note()
+                gives_up = not stops and not np.isnan(value) and outlook.is_bad()
+            return stops or gives_up
 
         options = {"callback": report, "max_iter": int(tagger.max_iter or PASSES[solver])}
         if solver != "smoothing":
@@ -241,6 +240,9 @@ class MarginProblem:
             linear = "pieces" if objective.can_divide else "linear"
             effort = EFFORT[linear if tagger.kernel == "linear" else "other"]
             result = bcfw(objective, tol=float(tagger.tol), **effort, **options)
+            if gives_up and not result.converged:
+                self.solver, self.objective = "smoothing", self.smoothed()
+                return self.solve()
         else:
             result = working_set(objective, tol=float(tagger.tol), **options)
         if len(objective.inseparable):
@@ -323,49 +325,6 @@ def check_kernel_of_roles(tagger: Any, roles: np.ndarray | None) -> None:
             "Transition features, which X or transition_features gives, have weights of their own "
             f"and need kernel='linear'; got kernel={tagger.kernel!r:.40}."
         )
-
-
-def choose_solver(tagger: Any, X: Sequences) -> str:
-    """Return ``solver``, or the one that "auto" stands for."""
-    is_large = X.is_sparse and X.shape[1] > MANY and tagger.kernel == "linear"
-    least = LONG_SPARSE if is_large else LONG
-    reason = _no_smoothing(tagger)
-    if tagger.solver == "smoothing" and reason:
-        raise ValueError(f"solver='smoothing' cannot have {reason}; use solver='bcfw'.")
-    if tagger.solver != "auto":
-        return tagger.solver
-    is_long = float(X.lengths @ X.lengths) >= least * X.n_rows
-    if tagger.kernel != "linear" and not fits(X.n_rows, tagger.cache_size):
-        return "bcfw"
-    wins = is_long
-    if tagger.kernel == "linear":
-        wins |= not X.is_sparse and X.shape[1] <= FEW_COLUMNS and X.n_rows >= MANY_ROWS
-        C = tagger.C if X.shape[1] <= MANY else min(tagger.C, 1)
-        wins = wins or C * _mean_square(X.rows) >= UNSCALED
-    return "smoothing" if wins and not reason else "bcfw"
-
-
-def _mean_square(rows: Any) -> float:
-    # The largest mean square of a column.
-    if made_of_ones(rows):
-        return 1.0  # at most
-    if sparse.issparse(rows):
-        squares = np.bincount(rows.indices, np.square(rows.data, dtype=np.float64))
-    else:
-        squares = np.einsum("ij,ij->j", rows, rows, dtype=np.float64)
-    return float(squares.max(initial=0.0)) / max(rows.shape[0], 1)
-
-
-def _no_smoothing(tagger: Any) -> str:
-    # The first parameter that "smoothing" does not support, or "".
-    reasons = {
-        "C=inf": np.isinf(float(tagger.C)),
-        "loss='zero_one'": isinstance(tagger.loss, str) and tagger.loss == "zero_one",
-        "transition_scale=0": tagger.transition_scale == 0,
-        "average=True": tagger.average is True,
-        "warm_start=True": tagger.warm_start,
-    }
-    return next((name for name, holds in reasons.items() if holds), "")
 
 
 def _inseparable(sequences: np.ndarray) -> str:

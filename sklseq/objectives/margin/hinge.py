@@ -202,6 +202,8 @@ class StructuredHinge:
     ----------
     blocks : ndarray
         Numbers of the sequences with a positive C and at least one row.
+    measured : Certificate
+        The last one that was asked for.
     """
 
     def __init__(
@@ -263,7 +265,10 @@ class StructuredHinge:
 
     @property
     def n_updates(self) -> int:
-        return self.kernel.count
+        """Updates of blocks so far."""
+        if self.team is None:
+            return self.kernel.count
+        return sum(worker.count for worker in self.team.workers)
 
     # ------------------------------------------------------------------ for solvers
 
@@ -493,7 +498,8 @@ class StructuredHinge:
         Costs one pass over the data.
         """
         with self.as_settled():
-            return self.last_certificate()
+            self.measured = self.last_certificate()
+        return self.measured
 
     def last_certificate(self) -> Certificate:
         """Primal and dual objective of the last iterate."""
