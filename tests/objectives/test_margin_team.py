@@ -89,6 +89,25 @@ def test_steps_that_are_bad_together_end_the_work_of_threads(linear):
     assert_weights_are_those_of_paths(hinge, linear, data, "l2")
 
 
+@pytest.mark.parametrize("linear", [True, False], ids=["linear", "other"])
+def test_passes_over_few_blocks_are_for_one_thread(linear):
+    data, gaps = problem(40), np.zeros(40)
+    with Threads(2) as threads:
+        hinge = hinge_of(data, threads, linear)
+        one = hinge_of(data, linear=linear)
+        for blocks in (hinge.blocks[:0], hinge.blocks[30:31], hinge.blocks[::2].copy()):
+            for each in (hinge, one):
+                each.optimize(blocks, gaps, 3, 0.1, 2)
+                each.revisit(blocks, gaps, 3, 0.1)
+        for found, wanted in zip(hinge.weights(), one.weights()):
+            assert_array_equal(found, wanted)
+        hinge.optimize(hinge.blocks, gaps, 3, 0.1, 2)  # with scores of one's own rows again
+    assert_weights_are_those_of_paths(hinge, linear, data, "l1")
+    if not linear:
+        a = hinge.kernel.arrays
+        assert_allclose(a["S"], (hinge.gram @ a["coef"]).T, atol=1e-9)
+
+
 def test_answers_of_a_number_of_threads_are_always_the_same(monkeypatch):
     monkeypatch.setattr(margin_problem, "WORTH_ROWS", 0)
     rows, offsets, y = problem(120)

@@ -319,10 +319,10 @@ class StructuredHinge:
             self.kernel.grow()
         # A step changes two cells of a row and of a transition, of starts and of ends.
         rows, steps = stop - first, n_steps * max(n_searches, 1)
-        most = int(rows.max(initial=0)) * (self.n_labels + 4 * steps) + 4 * steps
+        most = rows * (self.n_labels + 4 * steps) + 4 * steps
         if self.features is not None:
             entries = self.features.rows[0]
-            most += 2 * steps * int((entries[stop] - entries[first]).max(initial=0))
+            most += 2 * steps * (entries[stop] - entries[first])
         self.team.run(order, rows, most, n_steps, accuracy, gaps, n_searches)
 
     def _at_hand(self, order: np.ndarray) -> Iterator[np.ndarray]:

@@ -19,8 +19,9 @@ from sklseq._lib.threads import Threads
 
 _margin = load_kernel("sklseq.objectives.margin._margin")
 
-# Blocks of a thread in a round, at first; a pass of fewer than FEWEST rounds is for one thread.
-SIZE, FEWEST = 4, 4
+# Blocks of a thread in a round, at first; a pass of fewer than FEWEST rounds is for one thread, in
+# rounds of ALONE blocks.
+SIZE, FEWEST, ALONE = 4, 4, 32
 # Rounds become half as long if steps add less than ENOUGH of what they add alone; rounds of one
 # block end, and one thread goes on, if they add less than LEAST.
 ENOUGH, LEAST = 0.9, 0.5
@@ -105,13 +106,16 @@ class Team:
         finally:
             self.is_assembled = False
 
-    def run(self, order: np.ndarray, rows: np.ndarray, most: int, *effort: Any) -> None:
-        """Update the blocks ``order``; of all blocks: their rows, and the most changes of one."""
-        runs = self._deal(order, rows)
-        room = most * int((runs.stops - runs.starts).max())
-        self.rounds.set_pass(runs, max(room, 1), *effort)
+    def run(self, order: np.ndarray, rows: np.ndarray, most: np.ndarray, *effort: Any) -> None:
+        """Update the blocks ``order``, with ``rows`` rows and at most ``most`` changes each."""
+        n_rounds = len(order) // (self.threads.n * self.size) if self.size else 0
+        alone = n_rounds < FEWEST
+        runs = self._for_one(order) if alone else self._deal(order, rows, n_rounds)
+        total = np.append(0, np.cumsum(most[runs.order]))
+        room = int((total[runs.stops] - total[runs.starts]).max(initial=1))
+        self.rounds.set_pass(runs, room, *effort)
         with self.assembled():
-            self.workers_now(alone=runs.starts.shape[1] == 1)
+            self.workers_now(alone)
             self.main.lead(self.rounds)
 
     def survey(self, blocks: Any, order: np.ndarray, *answers: np.ndarray) -> None:
@@ -121,15 +125,16 @@ class Team:
         jobs = list(zip(self.workers_now(), parts))
         self.threads.map(lambda job: job[0].survey(blocks, *job[1]), jobs)
 
-    def _deal(self, order: np.ndarray, rows: np.ndarray) -> Runs:
+    def _for_one(self, order: np.ndarray) -> Runs:
+        # Other threads only repeat what the first one changes.
+        cuts = np.append(np.arange(0, len(order), ALONE), len(order))
+        starts, stops = np.zeros((2, self.threads.n, len(cuts) - 1), np.int64)
+        starts[0], stops[0] = cuts[:-1], cuts[1:]
+        return Runs(order, starts, stops)
+
+    def _deal(self, order: np.ndarray, rows: np.ndarray, n_rounds: int) -> Runs:
         # A thread has neighbouring blocks, whose α and paths share cache lines.
-        n = self.threads.n
-        n_rounds = len(order) // (n * self.size) if self.size else 0
-        if n_rounds < FEWEST:  # others only repeat what the first thread changes
-            stops = np.zeros((n, 1), np.int64)
-            stops[0] = len(order)
-            return Runs(order, np.zeros_like(stops), stops)
-        cuts = self.cuts
+        n, cuts = self.threads.n, self.cuts
         if not self.owned:
             cost = np.zeros(len(rows), np.int64)
             cost[order] = rows[order] + OF_BLOCK
