@@ -540,7 +540,7 @@ FAULTS = [
     ("estimators/semicrf/segment_source.py", "| last & ~allowed.end[codes]", "", "test_segmenter_transitions"),
     ("estimators/semicrf/segment_problem.py", "self._support(), allowed)", "self._support())", "test_segmenter_transitions"),
     ("estimators/semicrf/segment_explanation.py", "if j == X.lengths[0]:", "if before is None:", "test_segmenter_transitions"),
-    ("objectives/segment/segment_starts.py", " & (X.kind & OPEN_END > 0)", "", "test_segmenter_transitions"),
+    ("objectives/segment/segment_starts.py", "X.kind & OPEN_END > 0", "X.kind >= 0", "test_segmenter_transitions"),
     ("objectives/segment/segment_starts.py", "(X.stop - X.start == 1)", "(X.stop > X.start)", "test_segmenter_transitions"),
     ("objectives/segment/segment_starts.py", "gold.label[after - 1] * n_labels + gold.label[after]", "gold.label[after] * n_labels + gold.label[after - 1]", "test_segmenter_transitions"),
     ("objectives/segment/segment_likelihood.py", "self.entries.sums - self.observed_triples", "self.entries.sums", "test_segmenter_transitions"),

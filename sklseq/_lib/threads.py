@@ -146,6 +146,14 @@ class BufferPool:
         self._free.append(buffer)
 
 
+def in_parts(threads: Threads | None, work: Callable[[slice], Any], n: int) -> None:
+    """Call ``work`` for slices of ``range(n)``: one for each thread; without threads, for all."""
+    if threads is None:
+        work(slice(0, n))
+    else:
+        threads.map(lambda part: work(slice(*part)), spans(n, threads.n))
+
+
 def spans(n: int, parts: int, align: int = 1) -> list[tuple[int, int]]:
     """Cut ``range(n)`` into at most ``parts`` runs of about equal length."""
     cuts = np.linspace(0, n, parts + 1).astype(int) // align * align

@@ -245,10 +245,15 @@ def check_lengths(lengths: np.ndarray, n_labels: np.ndarray, name: str = "y") ->
     wrong = np.flatnonzero(n_labels != lengths)
     if wrong.size:
         s = wrong[0]
-        raise ValueError(
-            f"Sequence {s} has {lengths[s]} rows in X but {n_labels[s]} labels in "
-            f"{name}; each row needs one label."
-        )
+        raise different_lengths(s, lengths[s], n_labels[s], name)
+
+
+def different_lengths(s: int, n_rows: Any, n_labels: Any, name: str = "y") -> ValueError:
+    """Return the error for a sequence with different numbers of rows and labels."""
+    return ValueError(
+        f"Sequence {s} has {n_rows} rows in X but {n_labels} labels in {name}; each row needs one "
+        "label."
+    )
 
 
 def read_labels(y: Any, X: Any) -> NDArray:

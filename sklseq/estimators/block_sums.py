@@ -11,10 +11,10 @@ import numpy as np
 
 from sklseq.data.input_kinds import blocks_of
 from sklseq.data.label_blocks import label_blocks
-from sklseq.data.labels import find_codes
+from sklseq.data.labels import different_lengths, find_codes
 from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, with_last
 from sklseq.data.types import LabelsLike, SequencesLike
-from sklseq.estimators.decode_blocks import BlockDecoder, different_lengths
+from sklseq.estimators.decode_blocks import BlockDecoder
 from sklseq.estimators.validation import check_room
 from sklseq.inference.chain.expectation import BlockChain, FilteredBlock, entropy_of_blocks
 from sklseq.inference.chain.large_scores import take_out_row_maxima

@@ -9,7 +9,7 @@ import numpy as np
 
 from sklseq.data.input_kinds import blocks_of
 from sklseq.data.label_blocks import CodedLabels, LabelBlocks, label_blocks
-from sklseq.data.labels import PartialLabelError, find_codes
+from sklseq.data.labels import PartialLabelError, different_lengths, find_codes
 from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks
 from sklseq.data.sequences import check_sample_weight
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
@@ -122,10 +122,3 @@ class BlockDecoder(NamedTuple):
         if len(take(1)):
             raise different_lengths(s, n, "more")
         return same, n_known
-
-
-def different_lengths(s: int, n_rows: Any, n_labels: Any) -> ValueError:
-    """Return the error for a sequence with different numbers of rows and labels."""
-    return ValueError(
-        f"Sequence {s} has {n_rows} rows in X but {n_labels} labels in y; each row needs one label."
-    )

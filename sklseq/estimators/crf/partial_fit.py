@@ -21,6 +21,7 @@ from sklseq.data.labels import (
     check_counts,
     check_lengths,
     cut_rows,
+    different_lengths,
     encode_labels,
     read_classes,
 )
@@ -28,7 +29,6 @@ from sklseq.data.partial_labels import AllowedLabels, PartialLabels
 from sklseq.data.row_blocks import BLOCK_ROWS, with_last
 from sklseq.data.sequences import STATE, TRANSITION, Sequences, check_not_empty, training_weights
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
-from sklseq.estimators.decode_blocks import different_lengths
 from sklseq.estimators.trained_weights import fitted_attributes, trained_support
 from sklseq.estimators.validation import check_same_roles, other_width, read_sequences
 from sklseq.estimators.weights import dense_weights

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq.data.label_blocks import CodedLabels, LabelBlocks
-from sklseq.data.labels import encode_labels
+from sklseq.data.labels import different_lengths, encode_labels
 from sklseq.data.row_blocks import one_shot_error
 from sklseq.inference.chain.linear_chain import _chain
 from sklseq.objectives.likelihood.block_sequence import BlockSequence
@@ -236,7 +236,7 @@ class _Sums:
             n += rows.shape[0]
             if len(codes) < rows.shape[0]:
                 n_labels = n - rows.shape[0] + len(codes)
-                raise _different(s, n if n > n_labels else n_labels, n_labels, "at least ")
+                raise different_lengths(s, f"at least {n}", n_labels)
             if len(codes) == 0:
                 continue
             self._features(s, rows, block, codes, weight)
@@ -244,7 +244,7 @@ class _Sums:
             code = codes[-1]
         more = len(take(1 << 16))
         if more:
-            raise _different(s, n, n + more, "", "at least ")
+            raise different_lengths(s, n, f"at least {n + more}")
         if code is not None:
             self.end[code] += 1
             self.counts.end[code] += weight
@@ -287,13 +287,6 @@ class _Sums:
         pairs = np.bincount(flat, minlength=self.width**2).reshape(self.transition.shape)
         self.transition += pairs
         self.counts.pairs += weight * pairs
-
-
-def _different(s: int, n_rows, n_labels, some_rows: str = "", some_labels: str = "") -> ValueError:
-    return ValueError(
-        f"Sequence {s} has {some_rows}{n_rows} rows in X but {some_labels}{n_labels} labels in y; "
-        "each row needs one label."
-    )
 
 
 class _SeenTriples:

@@ -30,7 +30,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from sklseq._lib.threads import Threads, spans
+from sklseq._lib.threads import Threads, in_parts
 from sklseq.data.sequences import row_positions
 from sklseq.inference.chain.halves import SharedRows
 from sklseq.inference.chain.linear_chain import best_paths
@@ -176,9 +176,9 @@ class SmoothedHinge(LogLikelihood):
                 score(slice(a, b))
                 raise_wrong(slice(a, b))
 
-            _in_parts(threads, score, len(psi))
+            in_parts(threads, score, len(psi))
             _linear.observed_scores(psi, y, offsets, self.observed_score[sequences])
-            _in_parts(threads, raise_wrong, len(psi))
+            in_parts(threads, raise_wrong, len(psi))
             if features is not None:
                 entries = features.fill(chain.v, chain.score, first, offsets, work.entries)
             shared = None if threads is None else SharedRows(threads, score_again)
@@ -204,10 +204,10 @@ class SmoothedHinge(LogLikelihood):
         def lose(at: slice) -> None:
             lost[at] = np.einsum("ij,ij->i", psi[at], self.cost[block.y[at]])
 
-        _in_parts(threads, raise_wrong, len(psi))
+        in_parts(threads, raise_wrong, len(psi))
         super().compare(psi, block, chain, work, counts, entries)
         if counts:  # residuals are weight · (marginal - truth), and the truth has loss 0
-            _in_parts(threads, lose, len(psi))
+            in_parts(threads, lose, len(psi))
             at = np.repeat(np.arange(len(block.weights)), np.diff(block.offsets))
             loss = np.bincount(at, lost, len(block.weights))
             held = np.where(block.weights > 0, block.weights, 1)  # slack 0 has weight 0
@@ -230,13 +230,3 @@ class SmoothedHinge(LogLikelihood):
     def triples(self) -> sparse.csr_matrix | None:
         """Weights of transition features, see ``ScoreMap.unpack_triples``."""
         return self.scores.unpack_triples(self.best)
-
-
-def _in_parts(threads: Threads | None, work, n: int) -> None:
-    # Calls work(slice) for all n rows: once, or for one part in each thread.
-    parts = [(0, n)] if threads is None else spans(n, threads.n)
-    parts = [slice(a, b) for a, b in parts]
-    if threads is None:
-        work(parts[0])
-    else:
-        threads.map(work, parts)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from sklseq._lib.threads import BufferPool, Threads, spans
+from sklseq._lib.threads import BufferPool, Threads, in_parts
 from sklseq.data.labels import cut_rows
 from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import Sequences, check_finite
@@ -145,7 +145,8 @@ class ScoredRows:
 
         def choose(a, b, marginals, offsets, threads):
             codes = np.empty(len(marginals), dtype=np.intp)
-            _in_parts(lambda part: marginals[part].argmax(axis=1, out=codes[part]), codes, threads)
+            choice = lambda part: marginals[part].argmax(axis=1, out=codes[part])  # noqa: E731
+            in_parts(threads, choice, len(codes))
             keep(a, b, codes, offsets, threads)
 
         self.sums(choose)
@@ -170,7 +171,7 @@ class ScoredRows:
 
         def keep(a, b, marginals, _, threads):
             mine = out[at[a] : at[b]]
-            _in_parts(lambda part: np.copyto(mine[part], marginals[part]), mine, threads)
+            in_parts(threads, lambda part: np.copyto(mine[part], marginals[part]), len(mine))
             of_sequences[a:b] = cut_rows(out, at[a : b + 1])
 
         self.sums(keep)
@@ -248,11 +249,9 @@ class ScoredRows:
             with pool.buffer() as buffer:
                 psi, shared = buffer[: at[b] - first], None
                 score = lambda i, j: self._score(psi[i:j], first + i)  # noqa: E731
-                if threads is None:
-                    score(0, len(psi))
-                else:
+                in_parts(threads, lambda part: score(part.start, part.stop), len(psi))
+                if threads is not None:
                     shared = SharedRows(threads, score)
-                    threads.map(lambda part: score(*part), spans(len(psi), threads.n))
                 work(a, b, psi, at[a : b + 1] - first, shared)
 
         with Threads(self.n_jobs) as threads:
@@ -268,11 +267,3 @@ class ScoredRows:
             check_finite(self.X)
         if self.allowed is not None:
             self.allowed.restrict(psi, first)
-
-
-def _in_parts(work: Callable[[slice], Any], rows: np.ndarray, threads: Threads | None) -> None:
-    # Call ``work`` for slices of the rows, in several threads if they are given.
-    if threads is None:
-        work(slice(len(rows)))
-    else:
-        threads.map(lambda part: work(slice(*part)), spans(len(rows), threads.n))

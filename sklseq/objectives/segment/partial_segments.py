@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.threads import Threads
-from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.data.segment_potentials import OPEN_BOTH, OPEN_END, OPEN_START, SegmentPotentials
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.segment.segmentations import SegmentTransitions
 from sklseq.objectives.scores.score_map import ScoreMap, Support
@@ -18,8 +18,6 @@ from sklseq.objectives.segment.segment_likelihood import (
     SegmentData,
     SegmentLogLikelihood,
 )
-
-OPEN_END, OPEN_START, OPEN = 1, 2, 3
 
 
 class Stretches(NamedTuple):
@@ -101,7 +99,7 @@ def with_stretches(
         m = len(border)
         first, last = np.append(border - 1, [0, b - a - 1]), np.append(border + 1, [1, b - a])
         new = (
-            [X.kind[own][kept], [OPEN] * m + [OPEN_END, OPEN_START]], [start[kept] - a, first],
+            [X.kind[own][kept], [OPEN_BOTH] * m + [OPEN_END, OPEN_START]], [start[kept] - a, first],
             [stop[kept] - a, last], [X.row[own][kept], [empty] * (m + 2)],
         )  # fmt: skip
         for column, parts in zip(columns, new):

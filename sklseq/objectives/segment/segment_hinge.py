@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 import numpy as np
 from scipy import sparse
 
-from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.data.segment_potentials import OPEN_BOTH, OPEN_END, SegmentPotentials
 from sklseq.inference.segment.segmentations import (
     SegmentTransitions,
     best_segments,
@@ -18,8 +18,6 @@ from sklseq.objectives.margin.hinge import Certificate
 from sklseq.objectives.scores.score_map import ScoreMap, Weights
 from sklseq.objectives.segment._known_segments import Cells, Mixture
 from sklseq.objectives.segment.segment_likelihood import SegmentData, SegmentScores
-
-EXACT, OPEN_END, OPEN_START, OPEN_BOTH = range(4)
 
 
 def with_token_cells(X: SegmentPotentials) -> SegmentPotentials:

@@ -16,18 +16,17 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.data.segment_potentials import OPEN_END, SegmentPotentials
 from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.objectives.scores.row_entries import ranked_columns
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 
-OPEN_END = 1  # the bit that the kinds OPEN_END and OPEN_BOTH have in common
-
 
 def rows_of_starts(X: SegmentPotentials, columns: np.ndarray) -> Sequences:
     """x_t of all steps t, with zeros outside of ``columns``; zeros that X stores are stored."""
-    active = np.flatnonzero((X.stop - X.start == 1) & (X.kind & OPEN_END > 0))
+    is_open = X.kind & OPEN_END > 0  # the bit that OPEN_END and OPEN_BOTH have in common
+    active = np.flatnonzero((X.stop - X.start == 1) & is_open)
     steps = np.concatenate([[0], np.cumsum(X.lengths)])
     of = np.repeat(np.arange(len(X)), np.diff(X.offsets))[active]
     rows = sparse.csr_matrix(X.rows)[X.row[active]]
