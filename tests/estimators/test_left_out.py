@@ -107,6 +107,14 @@ def test_weights_are_divided_and_predictions_stay(data, parameters, monkeypatch)
     assert list(model.predict(new)) == list(plain.predict(new))
 
 
+def test_a_warm_start_begins_at_the_weights_before_they_were_divided(data):
+    X, y, _, _ = data
+    model = SemiCRFSegmenter(calibrate="loo", warm_start=True).fit(X, y)
+    assert model.temperature_ != 1
+    end = model.objective_
+    assert_allclose(model.fit(X, y).loss_curve_[0], end, rtol=1e-9)
+
+
 def test_temperature_is_about_that_of_folds(data):
     X, y, _, _ = data
     of_folds = SemiCRFSegmenter(calibrate=5).fit(X, y).temperature_
