@@ -10,7 +10,7 @@ import numpy as np
 from sklseq.data.input_kinds import blocks_of
 from sklseq.data.label_blocks import CodedLabels, LabelBlocks, label_blocks
 from sklseq.data.labels import PartialLabelError, different_lengths, find_codes
-from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks
+from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, one_shot_error
 from sklseq.data.sequences import check_sample_weight
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.validation import other_width
@@ -88,8 +88,11 @@ class BlockDecoder(NamedTuple):
         try:
             return self._count_all(sources, label_blocks(y, len(sources)), weights)
         except PartialLabelError:
-            if any(isinstance(one, Iterator) for one in [*X, *y]):
-                raise
+            once = [f"X[{s}]" for s, one in enumerate(sources) if one.one_shot and one.n_reads]
+            once += [f"y[{s}]" for s, one in enumerate(y) if isinstance(one, Iterator)]
+            if once:
+                needs = "y has unknown labels, which are counted in a second reading"
+                raise one_shot_error(once[0], needs) from None
         partial = CodedLabels.read(y, np.ones(len(sources)), joined=False)
         at = find_codes(partial.classes, self.classes)
         right = np.zeros((len(partial.table), len(self.classes)), dtype=bool)

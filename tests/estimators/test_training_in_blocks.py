@@ -191,3 +191,23 @@ def test_scores_of_unknown_labels_in_blocks(data):
         tagger.score(blocks[:1], [[None] * len(x)])
     with pytest.raises(ValueError, match=r"rows in X but .* labels in y"):
         tagger.score(blocks[:1], [some[:-1]])
+
+
+@pytest.mark.parametrize("once", ["X", "y", "RowBlocks"])
+def test_unknown_labels_that_come_late_need_a_second_reading(once):
+    X, y = np.random.default_rng(0).normal(size=(9000, 2)), np.arange(9000) % 2
+    late = y.tolist()[:8000] + [None] * 1000
+    tagger = CRFTagger().fit([X[:100]], [y[:100]])
+
+    def rows():
+        return iter([X[:5000], X[5000:]])
+
+    def labels():
+        return iter([late[:5000], late[5000:]])
+
+    expected = tagger.score([X[:8000]], [y[:8000]])
+    assert abs(tagger.score([rows], [labels]) - expected) < 0.01
+    assert tagger.score([rows()], [late]) == tagger.score([rows], [labels])
+    given = {"X": rows(), "RowBlocks": RowBlocks(rows())}.get(once, rows)
+    with pytest.raises(ValueError, match=rf"{'y' if once == 'y' else 'X'}\[0\] is an iterator"):
+        tagger.score([given], [labels() if once == "y" else labels])

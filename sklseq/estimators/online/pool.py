@@ -17,9 +17,11 @@ from sklseq.estimators.online.arriving import (
     potentials_of_parts,
 )
 from sklseq.estimators.online.items import (
-    check_items,
+    list_items,
+    n_items,
     numbered_from,
     one_sequence,
+    owned,
     read_items,
 )
 from sklseq.estimators.online.pipelines import tagger_of
@@ -153,15 +155,12 @@ class StreamPool:
         -------
         PoolLabels
         """
-        check_items(items, "push_many")
-        ids = _read_ids(ids)
-        n = items.shape[0] if hasattr(items, "shape") else len(items := list(items))
+        items, ids = list_items(items, "push_many"), _read_ids(ids, in_order=True)
+        n = n_items(items)
         if n != len(ids):
             raise ValueError(f"push_many needs one id for each item; got {len(ids)} and {n}.")
         if self._transformers:
-            # Copy mutable items, which the caller may change later.
-            kinds = (dict, list, np.ndarray)
-            items = [x.copy() if isinstance(x, kinds) else x for x in items]
+            items = [owned(item) for item in items]
             rows = self._rows_of_tokens(_grouped(ids, items), self._model.after)
         else:
             rows = self._rows_of_features(_grouped(ids, range(n)), items)
@@ -182,7 +181,7 @@ class StreamPool:
         PoolLabels
         """
         check_emission_only(self._tagger)
-        ids, emission = _read_ids(ids), np.asarray(emission, dtype=np.float64)
+        ids, emission = _read_ids(ids, in_order=True), np.asarray(emission, dtype=np.float64)
         if emission.shape != (len(ids), self._beam.n_labels):
             raise ValueError(
                 f"emission must have {len(ids)} rows, one for each id, and {self._beam.n_labels} "
@@ -215,6 +214,7 @@ class StreamPool:
         PoolLabels
         """
         check_number("n", n, whole=True, optional=True)
+        n = None if n is None else min(n, _ALL)
         ids = self._open(ids)
         ready = []
         for slot, _, n_waiting in (self._streams[id] for id in ids):
@@ -471,6 +471,9 @@ class StreamPool:
         dict
         """
         (id,) = self._open([id])
+        return self._checkpoint(id)
+
+    def _checkpoint(self, id: Hashable) -> dict:
         slot, items, n_waiting = self._streams[id]
         state = {**self._empty, "items": list(items), "n_waiting": n_waiting}
         if self._states.load(self._beam, slot):
@@ -492,6 +495,7 @@ class StreamPool:
         ValueError
             If the checkpoint is invalid, or of another model or a flushed stream.
         """
+        (id,) = _read_ids([id])
         OnlineStream(self._model, checkpoint)
         if checkpoint["ended"]:
             raise ValueError("The stream of this checkpoint was flushed: its sequence is over.")
@@ -501,8 +505,9 @@ class StreamPool:
         self._states.store(self._beam, slot)
         self._keep(_Rows([id], [tail], np.empty(0), np.zeros(1)))
 
+    @alone
     def __getstate__(self) -> dict:
-        return {"model": self._model, "streams": {id: self.checkpoint(id) for id in self._streams}}
+        return {"model": self._model, "streams": {id: self._checkpoint(id) for id in self._streams}}
 
     def __setstate__(self, state: dict) -> None:
         self.__init__(state["model"])
@@ -510,7 +515,12 @@ class StreamPool:
             self.restore(id, checkpoint)
 
 
-def _read_ids(ids: Any) -> list:
+def _read_ids(ids: Any, in_order: bool = False) -> list:
+    # ``in_order``: the ids belong to items in the same order.
+    if in_order and isinstance(ids, (set, frozenset)):
+        raise ValueError(
+            "ids must be a list, in the order of the items; got a set, which has none."
+        )
     if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
         raise ValueError(f"ids must be a list of the names of streams; got {ids!r}.")
     ids = list(ids)

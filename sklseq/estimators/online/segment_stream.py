@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sklseq._lib.estimator import fitted_parameter
-from sklseq.estimators.online.items import check_items, numbered_from, one_sequence
+from sklseq.estimators.online.items import list_items, numbered_from, one_sequence, owned
 from sklseq.estimators.online.pipelines import tagger_of
 from sklseq.estimators.online.segment_steps import StepScorer
 from sklseq.estimators.online.stream import StreamModel, alone
@@ -123,6 +123,7 @@ class SegmentStream:
         self._tokens: list = []  # the last tokens, on which later potentials depend
         self.n_seen = 0
 
+    @alone
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_beam": self._beam.state(), "_scorer": None, "_lock": None}
 
@@ -168,8 +169,7 @@ class SegmentStream:
         -------
         list of SegmentEmission
         """
-        check_items(items, "push_many")
-        tokens = [x.copy() if isinstance(x, (dict, list, np.ndarray)) else x for x in items]
+        tokens = [owned(item) for item in list_items(items, "push_many")]
         if not tokens:
             return []
         window, n_seen = self._tokens + tokens, self.n_seen + len(tokens)

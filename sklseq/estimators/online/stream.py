@@ -31,7 +31,14 @@ from sklseq.estimators.online.checkpoints import (
     name_of,
     weights_checksum,
 )
-from sklseq.estimators.online.items import check_items, numbered_from, one_sequence, read_items
+from sklseq.estimators.online.items import (
+    list_items,
+    n_items,
+    numbered_from,
+    one_sequence,
+    owned,
+    read_items,
+)
 from sklseq.estimators.online.pipelines import tagger_of
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import OnlineRule, _online, find_unfit, new_beam, no_path
@@ -137,10 +144,11 @@ class OnlineStream:
     Items are the elements of the model's sequences: tokens, tuples or dicts of tokens for a
     pipeline of extractors; feature dicts, collections of attributes, arrays or sparse rows for a
     tagger alone. A stream stores the pending labels and only those items that features of later
-    items may look back at. A failed call changes nothing. A call during another call of the same
-    stream, in another thread or in the ``uncertainty`` function, raises RuntimeError. A pickled
-    stream or a checkpoint has no clock: give ``max_wait`` to :meth:`~sklseq.OnlineDecoder.stream`
-    with the checkpoint; the waiting time of pending labels then starts again.
+    items may look back at, as copies: dicts, lists, sets and arrays may be filled again. A failed
+    call changes nothing. A call during another call of the same stream, in another thread or in the
+    ``uncertainty`` function, raises RuntimeError. A pickled stream or a checkpoint has no clock:
+    give ``max_wait`` to :meth:`~sklseq.OnlineDecoder.stream` with the checkpoint; the waiting time
+    of pending labels then starts again.
 
     Parameters
     ----------
@@ -227,17 +235,15 @@ class OnlineStream:
         return self._in_time(self._push_items, items)
 
     def _push_items(self, items: Any) -> list[Emission]:
-        check_items(items, "push_many")
-        n = items.shape[0] if hasattr(items, "shape") else len(items := list(items))
+        items = list_items(items, "push_many")
+        n = n_items(items)
         if n == 0:
             return []
         numbers = not self._transformers and getattr(self._tagger, "vectorizer_", self) is None
         items = read_items(items, self.n_seen, numbers, self._tagger)
         if not self._transformers:
             return self._push_features(self._scores(items, 0, n))
-        # Copy mutable items, which the caller may change later.
-        kinds = (dict, list, np.ndarray)
-        return self._push_tokens([x.copy() if isinstance(x, kinds) else x for x in items])
+        return self._push_tokens([owned(item) for item in items])
 
     def _push_tokens(self, items: list) -> list[Emission]:
         # Push rows whose later tokens are known, from a window of the tokens that they depend on.
