@@ -136,7 +136,7 @@ class OnlineReference:
     def __init__(
         self, transition, start=None, end=None, *, strategy="step", latency_cost=0.01,
         uncertainty="error", belief="forward", window_size=None, max_latency=None,
-        restart="conflict", early=True,
+        restart="conflict", early=True, shared=None,
     ):  # fmt: skip
         self.transition = np.asarray(transition, dtype=np.float64)
         zeros = np.zeros(self.transition.shape[-1])
@@ -149,6 +149,8 @@ class OnlineReference:
         self.early = self.early and self.transition.ndim == 2
         if strategy == "chunk":
             self.window_size = min(self.window_size, self.max_latency + 1)
+        shared = self.transition if shared is None else np.asarray(shared)
+        self.lasting = can_go_on(shared) if shared.ndim == 2 else np.ones(len(zeros), dtype=bool)
         self.psi, self.labels, self.times, self.restarted = [], [], [], 0
 
     def push(self, row, held=False) -> None:
@@ -177,10 +179,19 @@ class OnlineReference:
         """Emit the n oldest pending labels, on the path of the likeliest label so far."""
         wanted = len(self.labels) + n
         while len(self.labels) < wanted:
-            delta, paths, _, belief = self._beam()
+            delta, paths, _, logs = self._beam()
             if not (delta > -np.inf).any():
                 raise ValueError("No label is allowed after those that were emitted.")
-            self._emit(paths[belief.argmax(), :n])
+            self._emit(paths[self._best_of(self._hopeful(delta), logs), :n])
+
+    def _hopeful(self, delta):
+        # Survivors after which labels can follow for ever, or all of them if there are none.
+        survives = delta > -np.inf
+        lasting = survives & self.lasting
+        return lasting if lasting.any() else survives
+
+    def _best_of(self, labels, x):
+        return np.where(labels, x, -np.inf).argmax()
 
     def _into(self, t):
         # Transition scores into row t.
@@ -257,8 +268,10 @@ class OnlineReference:
 
     def _emit_some(self) -> bool:
         delta, paths, p, logs = self._beam()
-        n, waited = paths.shape[1], paths.shape[1] - 1
-        best, overdue = logs.argmax(), waited >= self.max_latency
+        if not (delta > -np.inf).any():
+            raise ValueError("No label is allowed after those that were emitted.")
+        n, waited, hopeful = paths.shape[1], paths.shape[1] - 1, self._hopeful(delta)
+        best, overdue = self._best_of(hopeful, logs), waited >= self.max_latency
         if self.strategy == "chunk":
             return n >= self.window_size and self._emit(paths[best])
         survivors = paths[delta > -np.inf]
@@ -268,20 +281,33 @@ class OnlineReference:
         patience = self.latency_cost * (waited + self.early)
         if self.strategy == "window":
             return self._emit_window(delta, paths, p, patience, overdue)
+        goes_on = np.isin(np.arange(len(delta)), paths[hopeful, 0])
         if self.strategy == "step":
             m, pp = self.measure()
-            due = overdue or (self.latency_cost > 0 and m <= patience)
-            return due and self._emit([pp.argmax()])
+            due = self.latency_cost > 0 and goes_on[pp.argmax()] and m <= patience
+            return (overdue or due) and self._emit([self._best_of(goes_on, pp)])
         if self.belief == "forward" and not n_agreed:
-            return overdue and self._emit([self.measure()[1].argmax()])
+            return overdue and self._emit([self._best_of(goes_on, self.measure()[1])])
         return overdue and self._emit(paths[best, :1], lossless=n_agreed > 0)
 
     def _emit_window(self, delta, paths, p, patience, overdue) -> bool:
         # Loss_T(a, b): number of pending labels that differ between the paths that end in a and b.
-        loss = (paths[:, None, :] != paths[None, :, :]).sum(axis=2) @ p
-        loss = np.where(delta > -np.inf, loss, np.inf)
-        due = overdue or (self.latency_cost > 0 and loss.min() <= patience)
-        return due and self._emit(paths[loss.argmin()])
+        loss, hopeful = (
+            (paths[:, None, :] != paths[None, :, :]).sum(axis=2) @ p,
+            self._hopeful(delta),
+        )
+        best = self._best_of(hopeful if overdue else delta > -np.inf, -loss)
+        due = self.latency_cost > 0 and hopeful[best] and loss[best] <= patience
+        return (overdue or due) and self._emit(paths[best])
+
+
+def can_go_on(transition) -> np.ndarray:
+    """Whether L labels can follow each of L labels, so that labels can follow for ever."""
+    allowed = (transition > -np.inf).astype(int)
+    reached = np.eye(len(allowed), dtype=int)
+    for _ in range(len(allowed)):
+        reached = np.minimum(reached @ allowed, 1)
+    return reached.any(axis=1)
 
 
 def decode_online(emission, transition, start=None, end=None, **rule):

@@ -16,6 +16,7 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from sklseq.data.segment_potentials import SegmentPotentials
+from tests.reference import can_go_on
 
 NEVER = 1 << 60  # the stop of a segment that has not ended
 
@@ -124,9 +125,9 @@ def online_segments(n, spans, scores, transition, rule, held=0) -> tuple[np.ndar
 
     After each step all survivors are found anew. If ``rule.closes``, the segments that all of them
     begin with leave (Narasimhan et al. 2006, §3). While more than ``rule.most`` steps are pending,
-    the first segment of the best segmentation leaves. The steps after a segment that left are a
-    sequence of their own. ``transition`` has shape (n, n_labels, n_labels), ``rule`` is a
-    ``SegmentRule``, and the last ``held`` steps become known together.
+    the first segment of the best segmentation that can go on leaves. The steps after a segment that
+    left are a sequence of their own. ``transition`` has shape (n, n_labels, n_labels), ``rule`` is
+    a ``SegmentRule``, and the last ``held`` steps become known together.
     """
     left, times = [], []
     first, end, limits, max_span = rule.start, rule.end, rule.limits, rule.max_span
@@ -151,10 +152,17 @@ def online_segments(n, spans, scores, transition, rule, held=0) -> tuple[np.ndar
         together = itertools.takewhile(lambda ways: len(set(ways)) == 1, zip(*survivors(stop)[1]))
         leave([ways[0] for ways in together] if rule.closes else [], stop - 1)
         while 0 <= rule.most < stop - position():
-            leave(_best(survivors(stop)[0], np.zeros_like(end))[:1], stop - 1)
+            complete = going_on(survivors(stop)[0], rule.transition)
+            leave(_best(complete, np.zeros_like(end))[:1], stop - 1)
     if n > position():
         leave(_best(survivors(n)[0], end), n - 1)
     return np.array(left, dtype=np.int64).reshape(-1, 3), times
+
+
+def going_on(complete: dict, transition) -> dict:
+    """Those after whose last label others can follow for ever; all of them if there is none."""
+    goes_on = can_go_on(transition)
+    return {y: found for y, found in complete.items() if goes_on[y]} or complete
 
 
 def _prefixes(first, stop, spans, scores, transition, initial, limits):

@@ -14,8 +14,11 @@ INF = np.inf
 STRATEGIES = ["step", "window", "closure", "chunk", "viterbi"]
 
 
-def random_chain(seed, *, ties=False, forbidden=False, dtype=np.float64):
-    """(emission, transition, start, end); with ties all scores are small integers."""
+def random_chain(seed, *, ties=False, forbidden=False, dead_ends=False, dtype=np.float64):
+    """(emission, transition, start, end); with ties all scores are small integers.
+
+    With dead ends some labels, or all, are followed by nothing or lead to such labels only.
+    """
     rng = np.random.default_rng(seed)
     L, T = int(rng.integers(1, 6)), int(rng.integers(1, 15))
 
@@ -28,6 +31,10 @@ def random_chain(seed, *, ties=False, forbidden=False, dtype=np.float64):
     if forbidden:
         transition[rng.random((L, L)) < 0.3] = -INF
         np.fill_diagonal(transition, 0)  # there always is a way on
+    if dead_ends:
+        order = rng.permutation(L)
+        for k, label in enumerate(order[: rng.integers(1, L + 1)]):
+            transition[label, order[k:]] = -INF
     return emission, transition, start, end
 
 
@@ -64,6 +71,65 @@ def test_labels_and_times_are_those_of_the_definition(strategy, seed):
     labels, times = reference.decode_online(*chain, strategy=strategy, **rule)
     assert_array_equal(paths.labels, labels)
     assert_array_equal(paths.latency, times - np.arange(len(times)))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_dead_ends_leave_as_the_definition_says_and_never_end_a_sequence(strategy):
+    raised = differ = 0
+    for seed in range(60):
+        ties = seed % 3 == 0 and strategy != "window"
+        chain = random_chain(seed, ties=ties, forbidden=seed % 4 == 0, dead_ends=True)
+        emission, transition, start, end = chain
+        rule = random_rule(seed)
+        try:
+            labels, times = reference.decode_online(*chain, strategy=strategy, **rule)
+        except ValueError:
+            assert not reference.can_go_on(transition).any()
+            raised += 1
+            with pytest.raises(ValueError, match="No label is allowed"):
+                decode_online(emission, transition, start=start, end=end, strategy=strategy, **rule)
+            continue
+        paths = decode_online(emission, transition, start=start, end=end, strategy=strategy, **rule)
+        assert_array_equal(paths.labels, labels)
+        assert_array_equal(paths.latency, times - np.arange(len(times)))
+        differ += (labels != viterbi(emission, transition, start=start, end=end)[0]).any()
+    assert 0 < raised < 40
+    assert differ > 5 * (strategy != "closure")
+
+
+@pytest.mark.parametrize("costs", [False, True])
+def test_labels_of_least_risk_are_no_dead_ends_before_the_end(costs):
+    passed_over = 0
+    for seed in range(40):
+        emission, transition, start, end = random_chain(seed, dead_ends=True)
+        rng, (T, L) = np.random.default_rng(seed), emission.shape
+        goes_on = reference.can_go_on(transition)
+        if not goes_on.any():
+            continue
+        cost = rng.random((L, L)) if costs else 1 - np.eye(L)
+        rule = {"lag": int(rng.integers(3)), "decide": "marginal"}
+        rule |= {"label_costs": cost} if costs else {}
+        paths = decode_online(emission, transition, start=start, end=end, **rule)
+        for t in range(T):
+            seen = t + rule["lag"] + 1
+            if seen > T:
+                continue
+            share = forward_backward(emission[:seen], transition, start=start).marginals[t]
+            risk = share @ cost
+            assert paths.labels[t] == np.where(goes_on, risk, INF).argmin()
+            passed_over += not goes_on[risk.argmin()]
+    assert passed_over > 10
+
+
+def test_a_label_that_nothing_follows_waits_for_the_end():
+    # Only the end of the sequence can tell whether label 1 is right: it ends all that it is in.
+    transition, emission = np.array([[0.0, 0.0], [-INF, -INF]]), np.array([[2.0, 0.0], [0.0, 2.0]])
+    paths = decode_online(emission, transition, latency_cost=0.2)
+    assert paths.labels.tolist() == [0, 1]
+    longer = decode_online(np.vstack([emission, emission[:1]]), transition, latency_cost=0.2)
+    assert longer.labels.tolist() == [0, 0, 0]
+    assert longer.latency.tolist() == [0, 1, 0]
+    assert decode_online(emission, transition, lag=0).labels.tolist() == [0, 0]
 
 
 def test_a_loss_equal_to_the_price_of_waiting_is_paid():
@@ -436,8 +502,8 @@ def test_errors_of_rules(rule, message):
 
 
 def test_errors_of_paths_that_are_not_allowed():
-    forbidden = np.array([[0, 0], [-INF, -INF]])
-    emission = np.array([[9.0, 0], [0, 9.0], [0, 9.0]])
+    forbidden = np.array([[0, -INF], [-INF, 0]])
+    emission = np.array([[9.0, 0], [0, 9.0], [-INF, 9.0]])
     with pytest.raises(ValueError, match=r"No label is allowed at row 2 of sequence 1"):
         decode_online(np.vstack([emission[:2], emission]), forbidden, [0, 2, 5], lag=0)
     with pytest.raises(ValueError, match=r"at the end, after row 2 of sequence 0"):

@@ -15,7 +15,7 @@ def chain_of_rows(seed, **kind):
     rng, (T, L) = np.random.default_rng(seed), emission.shape
     has = rng.random((T, L, L)) < rng.choice([0, 0.3, 1.0], size=T)[:, None, None]
     row, i, j = np.nonzero(has)
-    score = random_scores(rng, len(row), **kind)
+    score = random_scores(rng, len(row), **{k: v for k, v in kind.items() if k != "dead_ends"})
     score[i == j] = 0  # there always is a way on
     rows = RowTransitions(shared, np.searchsorted(row, np.arange(T + 1)), i, j, score)
     return emission, rows, start, end
@@ -42,6 +42,28 @@ def test_labels_and_times_are_those_of_the_definition(strategy, seed):
         paths = decode_online(emission, transition, start=start, end=end, strategy=strategy, **rule)
         assert_array_equal(paths.labels, labels)
         assert_array_equal(paths.latency, times - np.arange(len(times)))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_dead_ends_are_those_of_the_shared_scores(strategy):
+    n_done = 0
+    for seed in range(30):
+        emission, rows, start, end = chain_of_rows(seed, dead_ends=True)
+        rule = random_rule(seed)
+        given, ends = rows.toarray(), {"start": start, "end": end, "strategy": strategy}
+        try:
+            labels, times = reference.decode_online(
+                emission, given, **ends, **rule, shared=rows.shared
+            )
+        except ValueError:
+            with pytest.raises(ValueError, match="No label is allowed"):
+                decode_online(emission, rows, **ends, **rule)
+            continue
+        paths = decode_online(emission, rows, **ends, **rule)
+        assert_array_equal(paths.labels, labels)
+        assert_array_equal(paths.latency, times - np.arange(len(times)))
+        n_done += 1
+    assert n_done > 10
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -45,6 +45,20 @@ def problem(seed):
     return spans, draw(len(spans.kind), L), rows, rule, int(rng.integers(0, 3))
 
 
+def problem_with_a_dead_end(seed):
+    """A problem of finite scores, with a label that nothing follows, and one that it alone may."""
+    spans, scores, rows, rule, held = problem(seed)
+    L = len(rule.start)
+    dead, (shared, start, end) = seed % L, (np.nan_to_num(x, neginf=-9) for x in rule[:3])
+    shared[dead, : L if L > 1 else 0] = -np.inf
+    shared[dead - 1, np.arange(L) != dead if L > 2 else []] = -np.inf
+    rows = np.tile(shared, (len(rows), 1, 1))
+    rule = rule._replace(
+        transition=shared, start=start, end=end, limits=0 * rule.limits, by_step=seed % 2 == 0
+    )
+    return spans, np.nan_to_num(scores, neginf=-9), rows, rule, held
+
+
 def steps_of(spans, scores, rows):
     return StepScores.of(spans, scores, rows=RowTransitions.from_dense(rows))
 
@@ -81,6 +95,31 @@ def test_segments_and_times_are_those_of_the_reference(block):
             found += len(times)
     assert found > 100
     assert failed > 0
+
+
+def test_a_segment_that_has_to_leave_can_be_followed():
+    found = 0
+    for seed in CASES:
+        spans, scores, rows, rule, held = problem_with_a_dead_end(seed)
+        answers = closures(rule, steps_of(spans, scores, rows), spans.lengths, held)
+        expected = expected_of(spans, scores, rows, rule, held)
+        for (segments, times), (path, left) in zip(answers, expected, strict=True):
+            assert_array_equal(segments, path, str(seed))
+            assert_array_equal(times, left, str(seed))
+            found += len(times)
+    assert found > 1000
+
+
+def test_segments_that_are_committed_can_be_followed():
+    rule = SegmentRule(
+        np.array([[0.0, 0.0], [-np.inf, -np.inf]]), np.array([0.0, 1.0]), np.zeros(2),
+        np.ones(2, dtype=np.int64), 1,
+    )  # fmt: skip
+    beam = rule.beam()
+    none = np.zeros(0, dtype=np.int64)
+    beam.push(none.astype(np.int8), none, np.zeros((0, 2)), np.zeros(2, dtype=np.int64), None, True)
+    assert beam.best(rule.end, False).tolist() == [[0, 1, 1]]
+    assert beam.best(None, False).tolist() == [[0, 1, 0]]
 
 
 def pushes(beam, steps, n, rng):

@@ -209,7 +209,7 @@ class SegmentStream:
         if self.n_pending == 0:
             return []
         state = self._beam.state()
-        end = self._rule.end if ended else np.zeros_like(self._rule.end)
+        end = self._rule.end if ended else None
         try:
             if self._beam.n < self.n_seen:
                 self._push(self._tokens, self.n_seen, self.n_seen, settles=False)

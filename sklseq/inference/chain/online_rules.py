@@ -180,6 +180,8 @@ class BeamScores(NamedTuple):
         Whether sums are rounded to float32.
     by_rows : bool
         Whether transition scores may differ from row to row.
+    lasting : int32 ndarray of shape (n_labels,)
+        Whether each label can be followed for ever, by ``score``.
     """
 
     score: np.ndarray
@@ -192,6 +194,7 @@ class BeamScores(NamedTuple):
     largest: float
     single: bool
     by_rows: bool
+    lasting: np.ndarray
 
 
 def _beam_scores(chain: Transitions) -> BeamScores:
@@ -207,7 +210,22 @@ def _beam_scores(chain: Transitions) -> BeamScores:
     E_t = np.ascontiguousarray(E.T)
     single = chain.dtype == np.float32
     by_rows = chain.rows is not None
-    return BeamScores(score, E, E_t, *ends, chain.n_labels, top, largest, single, by_rows)
+    L = chain.n_labels
+    lasting = lasting_labels(score[:L, :L])
+    return BeamScores(score, E, E_t, *ends, L, top, largest, single, by_rows, lasting)
+
+
+def lasting_labels(transition: np.ndarray, endless: np.ndarray | None = None) -> np.ndarray:
+    """Whether an endless path of allowed transitions begins with each label, as int32.
+
+    ``endless``: whether a path may stay in each label for ever without a transition.
+    """
+    allowed, lasting = transition > -np.inf, np.ones(len(transition), dtype=bool)
+    while True:
+        followed = allowed[:, lasting if endless is None else lasting | endless].any(axis=1)
+        if followed.all() or (followed == lasting).all():
+            return followed.astype(np.intc)
+        lasting = followed
 
 
 def new_beam(chain: Transitions, rule: OnlineRule):
@@ -267,6 +285,13 @@ def decode_online(
     path of a sequence that ends at T ends in b. Only survivors can be on the best path of the
     sequence. A label *leaves* when it is emitted.
 
+    A *dead end* is a label with which no endless path of allowed transitions begins: only the last
+    rows of a sequence can have it. Until the end is known, a rule emits no label from which all
+    surviving paths lead to dead ends: if that is the likeliest one, it waits, and if
+    ``max_latency`` ends the wait, it takes the likeliest other label. So some label can always
+    follow, unless scores of rows forbid it. If all survivors are dead ends, there is no such
+    limit. Of :class:`RowTransitions`, the shared scores say which labels are dead ends.
+
     Parameters
     ----------
     emission, transition, offsets, start, end
@@ -299,7 +324,8 @@ def decode_online(
     max_latency : int, optional
         The largest number of rows that a label waits for, with all strategies. A label that reaches
         it is argmax P̃; with "window" all pending labels leave, on the path with the fewest expected
-        errors. With ``belief="viterbi"`` it is, except with "step", the label on the best path.
+        errors. With ``belief="viterbi"`` it is, except with "step", the label on the best path that
+        ends in a survivor at T. With "closure" and ``early`` the best path up to T may end in none.
     lag : int, optional
         Fixed lag: each label leaves exactly ``lag`` rows later. Short for
         ``strategy="viterbi", max_latency=lag``.
@@ -307,8 +333,9 @@ def decode_online(
         Treatment of paths that contradict a label which left although survivors disagreed.
         "conflict" keeps them until a label would leave that is forbidden after the emitted ones: a
         wrong label does not influence the next ones. "always" drops them, as in the paper's Figure
-        4: later labels fit the emitted ones, which keeps spans whole at latencies near 0, but a
-        state that lasts is never left if single rows say little about it.
+        4, from best paths and from the forward filter: later labels fit the emitted ones, which
+        keeps spans whole at latencies near 0, but a state that lasts is never left if single rows
+        say little about it. A label on which all survivors agree drops nothing, with ``lag`` too.
     early : bool, default=True
         Whether "step", "window" and "closure" use at row T what is known about row T + 1. False:
         every label that is allowed at T survives, P_T(b) is that of row T, and the price of waiting
@@ -320,7 +347,7 @@ def decode_online(
         The label that leaves. "map": the label of a path, as above. "marginal": the label of least
         expected cost under the marginal p(y_t | rows up to T), which with a lag is the fixed-lag
         smoothing distribution; the strategy then decides only when it leaves, and ``restart`` has
-        no effect.
+        no effect. Before the end it is no dead end, unless all labels that are possible are.
     label_costs : array-like of shape (n_labels, n_labels), optional
         For "marginal": cost of each emitted label (column) for each right label (row). Default: 1
         for each wrong label, which gives the label of the largest marginal.

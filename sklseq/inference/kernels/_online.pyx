@@ -12,6 +12,9 @@ A `Beam` keeps the rows whose labels have not been emitted, t0 to T. For each la
     ahead(j)        max_i delta(i) + psi(i, j), and next(j) the lowest such i: what the recursion
                     needs of row T + 1 before its scores are known
     alive(b)        whether b survives: the best path of the whole sequence may have b at row T
+    lasting(b)      whether an endless path of allowed transitions begins with b; if not, b is a
+                    *dead end*, which only the last rows of a sequence can have
+    hopeful(b)      whether b survives and is lasting; if no survivor is lasting, whether b survives
 
 In the paper every b with delta(b) > -inf survives. But if transitions are the same in all rows,
 label j of row T + 1 has next(j) before it; and if that row does not come, b is the label with
@@ -30,7 +33,10 @@ There are two ways to emit:
 * *Lossless.* All survivors agree on the labels of rows t0 to t: every continuation of the best path
   has them. They leave; delta does not change, so that results equal the batch algorithm's, bit for
   bit.
-* *Committing.* By a rule, label a is likely enough, though survivors disagree. With `restarts`,
+* *Committing.* By a rule, label a is likely enough, though survivors disagree. Until the sequence
+  ends, the path to it goes on to a label that is `hopeful`, so that some label may always follow:
+  if the likeliest label leads to dead ends only, the rule waits, or if it may not, takes the
+  likeliest that does not. With `restarts`,
   paths that contradict it are dropped: the beam starts again from a and processes the pending rows
   again, as in Figure 4 of the paper. Each row then has to outweigh the change of label by itself,
   so that a state that lasts is never left if single rows say little. Without, the beam continues as
@@ -179,6 +185,7 @@ cdef class Beam:
     cdef bint lossy, weighs
     cdef bint marginal                 # whether labels are those of least risk, not of paths
     cdef const double[:, ::1] costs    # (L, L) of label j where i is right, or empty: 1 - [i = j]
+    cdef const int[::1] lasting        # (L,)
     cdef double[:, ::1] shares         # (n, L) posteriors of the labels from number `base` on, OUT
     cdef long long base
     cdef bint reached                  # whether `ahead` and `next` are those of delta
@@ -199,10 +206,11 @@ cdef class Beam:
     cdef double *ahead
     cdef double *saved                 # (4, width) the first four, before this row
     cdef double *filtered              # alpha(T, .)
-    cdef int[:, ::1] integers          # (7, width)
+    cdef int[:, ::1] integers          # (8, width)
     cdef int *origin
     cdef int *next
     cdef int *alive
+    cdef int *hopeful                  # `alive` itself if all labels are lasting, or none is
     cdef int *current
     cdef int *before
     cdef int *found
@@ -221,7 +229,7 @@ cdef class Beam:
     def __cinit__(self, object scores, object rule, object measure):
         cdef Py_ssize_t L = scores.n_labels, n_losses
         self.score, self.E, self.E_t, self.start, self.end, self.n_labels, self.top, \
-            self.largest, self.single, self.by_rows = scores
+            self.largest, self.single, self.by_rows, self.lasting = scores
         self.width = self.score.shape[0]
         self.size = self.width * (2 * sizeof(double) + sizeof(int))
         self.size += self.by_rows * L * self.width * sizeof(double)
@@ -240,7 +248,7 @@ cdef class Beam:
         n_losses = L if self.strategy == WINDOW else 0
         self.losses = np.zeros((2, n_losses, n_losses), dtype=np.intc)
         self.vectors = np.zeros((14, self.width))
-        self.integers = np.zeros((7, self.width), dtype=np.intc)
+        self.integers = np.zeros((8, self.width), dtype=np.intc)
         self.delta, self.best = &self.vectors[0, 0], &self.vectors[1, 0]
         self.last, self.log_alpha = &self.vectors[2, 0], &self.vectors[3, 0]
         self.p, self.pp, self.row = &self.vectors[4, 0], &self.vectors[5, 0], &self.vectors[6, 0]
@@ -250,6 +258,8 @@ cdef class Beam:
         self.before, self.found = &self.integers[2, 0], &self.integers[3, 0]
         self.saved_origin, self.next = &self.integers[4, 0], &self.integers[5, 0]
         self.alive = &self.integers[6, 0]
+        n_lasting = np.count_nonzero(self.lasting)
+        self.hopeful = &self.integers[7, 0] if 0 < n_lasting < L else self.alive
         fields = [("psi", "f8", self.width), ("alpha", "f8", self.width)]
         fields += [("pointers", np.intc, self.width)]
         fields += [("transition", "f8", (L, self.width))] * self.by_rows
@@ -404,6 +414,18 @@ cdef class Beam:
         if label < 0 and not self.onward:    # the paper's rule, or a dead end
             for j in range(self.n_labels):
                 self.alive[j] = self.delta[j] > -INFINITY
+        if self.hopeful != self.alive:
+            self.hope()
+
+    cdef void hope(self) noexcept nogil:
+        # hopeful, from alive
+        cdef Py_ssize_t b
+        cdef bint one = False
+        for b in range(self.n_labels):
+            if self.alive[b] and self.lasting[b]:
+                one = True
+        for b in range(self.n_labels):
+            self.hopeful[b] = self.alive[b] and (self.lasting[b] or not one)
 
     cdef Py_ssize_t best_end(self) noexcept nogil:
         # The label with which the best path ends if row T is the last: `end` is added as the batch
@@ -418,13 +440,13 @@ cdef class Beam:
         j = first_argmax(self.scratch, self.n_labels)
         return j if self.scratch[j] > -INFINITY else -1
 
-    cdef Py_ssize_t likeliest(self) noexcept nogil:
-        # The lowest label of those alive that are the likeliest at row T by the forward filter, or
-        # have the best path so far.
+    cdef Py_ssize_t likeliest(self, const int* labels) noexcept nogil:
+        # The lowest of these labels (`alive` or `hopeful`) that are the likeliest at row T by the
+        # forward filter, or have the best path so far.
         cdef Py_ssize_t b, best = -1
         cdef const double* x = self.log_alpha if self.forward else self.delta
         for b in range(self.n_labels):
-            if self.alive[b] and (best < 0 or x[b] > x[best]):
+            if labels[b] and (best < 0 or x[b] > x[best]):
                 best = b
         return best
 
@@ -490,7 +512,7 @@ cdef class Beam:
                 out = self.queue + self.n_queued - k + t
                 posterior(self.alpha(first + t), beta, share, L)
                 if self.marginal:
-                    out.label = <int> self.least_risk(share)
+                    out.label = <int> self.least_risk(share, ended)
                 out.confidence = share[out.label]
                 if self.shares.shape[0]:
                     memcpy(&self.shares[self.n_emitted - k + t - self.base, 0], share,
@@ -506,15 +528,21 @@ cdef class Beam:
             self.mix(beta, self.E_t, self.transition(first + t), 1, width)
             memcpy(beta, self.scratch, L * sizeof(double))
 
-    cdef Py_ssize_t least_risk(self, const double* share) noexcept nogil:
-        # argmin_a sum_b share(b) costs(b, a), the lowest; argmax share without costs
+    cdef Py_ssize_t least_risk(self, const double* share, bint ended) noexcept nogil:
+        # argmin_a sum_b share(b) costs(b, a), the lowest; argmax share without costs. Until the
+        # sequence has ended a is no dead end, unless all that is possible is.
         cdef Py_ssize_t a, b, label = 0
         cdef double risk, least = INFINITY
-        if not self.costs.shape[0]:
-            return first_argmax(share, self.n_labels)
-        for a in range(self.n_labels):
-            risk = 0
+        cdef bint limited = False
+        if not ended and self.hopeful != self.alive:
             for b in range(self.n_labels):
+                if self.lasting[b] and share[b] > 0:
+                    limited = True
+        for a in range(self.n_labels):
+            if limited and not self.lasting[a]:
+                continue
+            risk = 0 if self.costs.shape[0] else -share[a]
+            for b in range(self.costs.shape[0]):
                 risk += share[b] * self.costs[b, a]
             if risk < least:
                 least = risk
@@ -580,6 +608,27 @@ cdef class Beam:
             self.pp[b] = 0
         for b in range(self.n_labels):
             self.pp[self.origin[b]] += self.p[b]
+
+    cdef Py_ssize_t likeliest_origin(self, bint overdue) noexcept nogil:
+        # argmax pp, the lowest: if no path goes on from it, -1, or the next best if it is overdue.
+        cdef Py_ssize_t a, label = first_argmax(self.pp, self.n_labels)
+        if self.goes_on(label):
+            return label
+        if not overdue:
+            return -1
+        for a in range(self.n_labels):
+            self.scratch[a] = self.pp[a] if self.goes_on(a) else -INFINITY
+        return first_argmax(self.scratch, self.n_labels)
+
+    cdef inline bint goes_on(self, Py_ssize_t label) noexcept nogil:
+        # Whether `label` is the origin of a hopeful label.
+        cdef Py_ssize_t b
+        if self.hopeful == self.alive:
+            return True
+        for b in range(self.n_labels):
+            if self.hopeful[b] and self.origin[b] == label:
+                return True
+        return False
 
     cdef double uncertain(self, Py_ssize_t likeliest) except? -1 nogil:
         # M_T(t0) of §3.3.1, of a distribution pp on which survivors do not agree.
@@ -754,7 +803,7 @@ cdef class Beam:
         # Decide which labels to emit. label: OUT, that of row t0, or for PATH that of row T.
         cdef bint overdue = 0 <= self.max_latency < self.n_pending
         if self.strategy == CHUNK:
-            label[0] = self.likeliest()
+            label[0] = self.likeliest(self.hopeful)
             return PATH if self.n_pending >= self.window_size else NOTHING
         if self.strategy == VITERBI and not overdue:
             return NOTHING
@@ -767,10 +816,12 @@ cdef class Beam:
             label[0] = self.least_loss(not overdue)
             return PATH if label[0] >= 0 else NOTHING
         if self.strategy != STEP and not self.forward:
-            label[0] = self.origin[self.likeliest()]
+            label[0] = self.origin[self.likeliest(self.hopeful)]
             return COMMITTED
         self.believe_origin()
-        label[0] = first_argmax(self.pp, self.n_labels)
+        label[0] = self.likeliest_origin(overdue)
+        if label[0] < 0:
+            return NOTHING
         return COMMITTED if overdue or self.certain(label[0]) else NOTHING
 
     cdef bint certain(self, Py_ssize_t likeliest) except -1 nogil:
@@ -790,12 +841,14 @@ cdef class Beam:
         return self.latency_cost * (self.n_pending - (not self.early))
 
     cdef Py_ssize_t least_loss(self, bint bounded) noexcept nogil:
-        # argmin_a Loss_T(a) = sum_b p(b) Loss_T(a, b)  (§3.3.2); -1 if it is above the bound.
+        # argmin_a Loss_T(a) = sum_b p(b) Loss_T(a, b)  (§3.3.2); -1 if it is above the bound, or a
+        # dead end that need not leave.
         cdef Py_ssize_t a, b, label = -1
+        cdef const int* ends = self.alive if bounded else self.hopeful
         cdef double loss, least = INFINITY
         self.believe()
         for a in range(self.n_labels):
-            if not self.alive[a]:
+            if not ends[a]:
                 continue
             loss = 0
             for b in range(self.n_labels):
@@ -803,7 +856,7 @@ cdef class Beam:
             if loss < least:
                 least = loss
                 label = a
-        if bounded and not least <= self.price():
+        if bounded and not (least <= self.price() and self.hopeful[label]):
             return -1
         return label
 
@@ -890,7 +943,7 @@ cdef class Beam:
             if label < 0 and not self.lossy:
                 return False
         if label < 0:
-            label = self.likeliest()
+            label = self.likeliest(self.alive if ended else self.hopeful)
         if not self.contradicts(self.write_path(label, self.n_pending)):
             return True
         return self.replay(self.previous) and self.write_best(ended)

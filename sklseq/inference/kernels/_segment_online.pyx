@@ -49,6 +49,7 @@ cdef class SegmentBeam:
     cdef const double[:, ::1] transition
     cdef const double[::1] start
     cdef const long long[::1] limits     # (L,) the longest segment of each label; 0: any length
+    cdef const int[::1] lasting          # (L,) whether segments can go on for ever after the label
     # Rows of boundaries base, base + 1, ...
     cdef long long base
     cdef double[:, ::1] G                # (n_rows, L) entries of segments that start here
@@ -65,10 +66,12 @@ cdef class SegmentBeam:
 
     def __cinit__(
         self, const double[:, ::1] transition, const double[::1] start,
-        const long long[::1] limits, Py_ssize_t apart, bint closes, long long most, bint by_step
+        const long long[::1] limits, const int[::1] lasting, Py_ssize_t apart, bint closes,
+        long long most, bint by_step
     ):
         cdef Py_ssize_t L = start.shape[0]
         self.transition, self.start, self.limits, self.L = transition, start, limits, L
+        self.lasting = lasting
         self.apart, self.closes, self.most = apart, closes, most
         self.G, self.links = np.empty((1, L)), np.empty((1, N_LINKS, L), dtype=np.int64)
         self.into = np.empty((1 if by_step else 0, L, L))
@@ -357,12 +360,17 @@ cdef class SegmentBeam:
         self.first, self.label = row[1], row[2]
 
     cdef Py_ssize_t best_end(self, const double* end) noexcept nogil:
-        # The lowest of the best labels of the last segment, -1 if none is allowed.
+        # The lowest of the best labels of the last segment, -1 if none is allowed. end = NULL: the
+        # sequence goes on, so it is a lasting label if one is possible.
         cdef Py_ssize_t y, best = -1
         cdef double x, top = -INFINITY
+        cdef bint one = False
+        for y in range(self.L):
+            if end == NULL and self.lasting[y] and self.of_label[0, y] > -INFINITY:
+                one = True
         for y in range(self.L):
             x = self.of_label[0, y] + (end[y] if end != NULL else 0)
-            if x > top:
+            if x > top and (self.lasting[y] or not one):
                 best, top = y, x
         return best
 
@@ -429,13 +437,13 @@ cdef class SegmentBeam:
     def best(self, const double[::1] end, bint leaves):
         """Segments (start, stop, label) of the best segmentation of the pending steps, or None.
 
-        If `leaves`, they have left.
+        If `leaves`, they have left. `end` is None if the sequence goes on.
         """
         cdef Py_ssize_t y, k = 0
         cdef long long node, at
         if self.n == self.first:
             return np.zeros((0, 3), dtype=np.int64)
-        y = self.best_end(&end[0])
+        y = self.best_end(NULL if end is None else &end[0])
         if y < 0:
             return None
         node = at = self.n * self.L + y

@@ -11,6 +11,7 @@ from sklseq._lib.checks import check_number
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.types import ArrayLike
+from sklseq.inference.chain.online_rules import lasting_labels
 from sklseq.inference.chain.row_transitions import RowTransitions, TransitionLike
 from sklseq.inference.segment.segmentations import (
     SegmentSpans,
@@ -157,8 +158,11 @@ class SegmentRule(NamedTuple):
         longest = int(self.limits.max())
         apart = longest if self.limits.all() else max(longest, self.max_span)
         scores = (np.ascontiguousarray(x, dtype=np.float64) for x in (self.transition, self.start))
+        # A segment of any length can last for ever, unless it is cut after so many steps.
+        endless = (self.limits == 0) & (self.most < 0)
+        lasting = lasting_labels(self.transition, endless)
         return _online.SegmentBeam(
-            *scores, self.limits, apart, self.closes, self.most, self.by_step
+            *scores, self.limits, lasting, apart, self.closes, self.most, self.by_step
         )
 
 
