@@ -6,6 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from sklseq import CRFTagger, Sequences
+from sklseq.inference.chain.linear_chain import Transitions, Workspace
+from sklseq.inference.chain.row_transitions import RowTransitions, has_few_sets
 from sklseq.objectives.scores import transition_features
 from tests.objectives.test_partial import problem_of
 from tests.objectives.test_transition_features import COLUMNS, drawn, enumerated, packed_again
@@ -41,6 +43,51 @@ def test_rows_of_one_kind_share_their_entries(seed, pairs):
     numerical = precise_numerical_gradient(f.value, w)
     used = np.flatnonzero(packed_again(scores, np.ones_like(w)))
     assert_allclose(gradient[used], numerical[used], rtol=1e-8, atol=1e-8)
+
+
+def sets_of_rows(seed, n_rows, L, dtype):
+    """Entries of five sets, one of which each row has: set 0 is empty, set 1 has all pairs."""
+    rng = np.random.default_rng(seed)
+    shared, scores = rng.normal(size=(L, L)).astype(dtype), rng.normal(size=(5, L, L)).astype(dtype)
+    has = rng.random((5, L, L)) < 0.3
+    has[0], has[1], scores[2, 0, 1], shared[1, 2] = False, True, -np.inf, -np.inf
+    i, j = (x.astype(np.int32) for x in np.nonzero(has)[1:])
+    indptr = np.append(0, np.cumsum(has.sum(axis=(1, 2))))
+    sets = RowTransitions.unchecked(shared, indptr, i, j, scores[has])
+    sets.of_row, sets.ordered = rng.integers(0, 5, n_rows).astype(np.int32), True
+    return sets
+
+
+def sums_of(chain, rows, psi, offsets, weights):
+    """(log Z, marginals, pairs, expected counts of entries)."""
+    log_z, work = np.zeros(len(weights)), Workspace(len(psi), chain.width, chain.dtype)
+    rows, psi = rows.with_expected(), chain.pad_rows(psi)
+    work.forward_backward(psi, offsets, weights, chain, log_z, rows)
+    return log_z, psi, work.pairwise_sum(chain), rows.expected
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("size", [1, 400])  # scores so large that the log domain is needed
+@pytest.mark.parametrize("L", [5, 9])
+def test_few_sets_of_entries_have_matrices(L, size, dtype):
+    offsets = np.concatenate([[0], np.cumsum([3, 0, 1, 40, 2, 25, 30])])
+    rng, n = np.random.default_rng(L), offsets[-1]
+    sets = sets_of_rows(L, n, L, dtype)
+    chain = Transitions(sets.shared, rng.normal(size=L), rng.normal(size=L), dtype)
+    chain.exponentiate(float(sets.score.max()))
+    assert has_few_sets(sets, chain.width)
+    each = RowTransitions.from_dense(sets.take(np.arange(n)))
+    assert not has_few_sets(each, chain.width)
+    psi, weights = rng.normal(size=(n, L)), np.array([1, 1, 1, 0.3, 7, 0, -2])
+    psi[-20:] *= size
+    found = sums_of(chain, sets, psi, offsets, weights)
+    log_z, mu, pairs, expected = sums_of(chain, each, psi, offsets, weights)
+    summed = np.zeros((5, L, L))
+    np.add.at(summed, sets.of_row, expected.reshape(n, L, L))
+    of_entry = np.repeat(np.arange(5), np.diff(sets.indptr)), sets.i, sets.j
+    rtol = 1e-12 if dtype == np.float64 else 2e-5
+    for x, y in zip(found, (log_z, mu, pairs, summed[of_entry])):
+        assert_allclose(x, y, rtol=rtol, atol=rtol)
 
 
 def test_kinds_of_rows(monkeypatch):

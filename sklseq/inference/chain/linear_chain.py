@@ -23,7 +23,12 @@ from sklseq.inference.chain.large_scores import (
     take_out_constants,
     take_out_of_sequences,
 )
-from sklseq.inference.chain.row_transitions import RowTransitions, TransitionLike, row_scores
+from sklseq.inference.chain.row_transitions import (
+    RowTransitions,
+    TransitionLike,
+    has_few_sets,
+    row_scores,
+)
 from sklseq.inference.chain.sparse_transitions import (
     ListedFactors,
     PairLists,
@@ -202,6 +207,8 @@ class Workspace:
             self.pairwise = np.zeros(len(pairs))
         self.exact = self.row_pairs = None
         self.factors = np.empty(0, dtype=dtype)  # of entries of single rows
+        # alpha and u, the rows of one set of entries after those of another.
+        self.by_set: np.ndarray | None = None
 
     def forget(self) -> None:
         """Reset the sums of pair marginals."""
@@ -276,7 +283,10 @@ class Workspace:
             self.row_pairs = np.zeros((chain.width, chain.width))
         if len(self.factors) < len(rows.score):
             self.factors = np.empty(2 * len(rows.score), dtype=chain.dtype)
-        return row_factors(rows, chain, self.factors[: len(rows.score)])
+        few = has_few_sets(rows, chain.width)
+        if few and self.by_set is None:
+            self.by_set = np.empty((2, *self.e.shape), dtype=chain.dtype)
+        return row_factors(rows, chain, self.factors[: len(rows.score)], few)
 
     def pairwise_sum(self, chain: Transitions) -> np.ndarray:
         """Pair marginals summed since the last :meth:`forget`, shape (n_labels, n_labels).
@@ -294,15 +304,18 @@ class Workspace:
         return sums if self.exact is None else sums + self.exact[:L, :L]
 
 
-def row_factors(rows: RowTransitions, chain: Transitions, factors: np.ndarray) -> tuple:
+def row_factors(
+    rows: RowTransitions, chain: Transitions, factors: np.ndarray, of_sets: bool = False
+) -> tuple:
     """Entries for scaled recursions, and whether condition 2 has to be checked.
 
     The last is None if a factor is too large for them. ``factors`` is memory for the factors.
+    ``of_sets``: see ``RowTransitions.for_kernels``.
     """
     least, largest = _chain.row_factors(rows.score, chain.top, factors)
     check = chain.check or least < _chain.MIX[chain.dtype.name] or largest > 1
     possible = largest <= _chain.LARGEST[chain.dtype.name]
-    return *rows.for_kernels(factors, chain.width), check if possible else None
+    return *rows.for_kernels(factors, chain.width, of_sets), check if possible else None
 
 
 def is_batched(n_labels: int, n_sequences: int) -> bool:

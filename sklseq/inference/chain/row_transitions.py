@@ -14,6 +14,10 @@ from numpy.typing import DTypeLike
 from sklseq.data.sequences import as_integers, as_numbers
 from sklseq.data.types import ArrayLike, MatrixLike
 
+# Sets of entries get matrices of their own if as many rows share one on average, and if the
+# matrices take at most so many bytes, which fit the second-level cache.
+SHARED_BY, SETS_BYTES = 4, 1 << 20
+
 
 class RowTransitions:
     """Transition scores of rows: a shared matrix, and entries that replace it in single rows.
@@ -280,26 +284,39 @@ class RowTransitions:
             self.shared.T, indptr, self.j[order], self.i[order], self.score[order]
         )
 
-    def for_kernels(self, values: np.ndarray, width: int) -> tuple:
-        """Entries with ``values``, and memory for two matrices, for ``row_matrices``.
+    def for_kernels(self, values: np.ndarray, width: int, of_sets: bool = False) -> tuple:
+        """Entries with ``values``, and memory for matrices, for ``row_matrices``.
 
         Parameters
         ----------
         values : ndarray of shape (n_entries,)
         width : int
             Padded number of labels.
+        of_sets : bool, default=False
+            Whether each set of entries gets two matrices, its own and the transposed one, and not
+            each row in turn.
 
         Returns
         -------
         tuple
         """
-        own, L = np.empty((2, width, width), dtype=values.dtype), len(self.shared)
+        n, L = len(self.indptr) - 1 if of_sets else 1, len(self.shared)
+        own = np.empty((2, n, width, width), dtype=values.dtype)
         entries = self.indptr, self.i, self.j, values
         return *entries, own, self.expected, L, self.of_row, self.ordered
 
 
 # Transition scores in public functions: arrays of two or three dimensions, or RowTransitions.
 TransitionLike: TypeAlias = "MatrixLike | RowTransitions"
+
+
+def has_few_sets(rows: RowTransitions, width: int) -> bool:
+    """Whether recursions on rows of a padded width are faster with a matrix of each set."""
+    n = len(rows.indptr) - 1
+    if rows.of_row is None or width < 8:
+        return False
+    size = 2 * n * width**2 * rows.score.itemsize
+    return SHARED_BY * n <= len(rows.of_row) and size <= SETS_BYTES
 
 
 def row_scores(rows: RowTransitions | None, first: int, last: int, width: int) -> tuple | None:

@@ -53,7 +53,8 @@ from sklseq.inference.kernels._blocks cimport SKLSEQ_FOUR_ROWS_FIT, max_plus, ro
 from sklseq.inference.kernels._log_domain cimport draw, log_forward, log_normalise, log_sum_exp
 from sklseq.inference.kernels._recursions cimport backward, forward, least_mass, mixing
 from sklseq.inference.kernels._row_matrices cimport (
-    RowMatrices, backward_runs, forward_runs, matrix_at, row_matrices,
+    RowMatrices, add_pairs_of_sets, backward_runs, forward_runs, matrix_at, row_matrices,
+    sort_by_set,
 )
 from sklseq.inference.kernels._sparse cimport Lists, add_sparse_pairs
 
@@ -250,12 +251,18 @@ def forward_backward(
     cdef real[:, ::1] e = work.e, alpha = work.alpha, scratch = work.scratch
     cdef real[::1] inverse_c = work.inverse_c, shift = work.shift
     cdef const real[:, :, ::1] factors = transitions.factors
-    cdef double[:, ::1] pairs = work.pairwise
+    cdef double[:, ::1] pairs = work.pairwise, sums
+    cdef real[:, :, ::1] by_set
+    cdef Py_ssize_t[::1] start
+    cdef Py_ssize_t n_sets = 0
     E[0] = row_matrices(rows, factors[0], False)
     E[1] = row_matrices(rows, factors[1], True)
     if rows is not None:
         row_pairs, chain.check = work.row_pairs, rows[9]
         E[1].pairs = &row_pairs[0, 0]
+    if E[1].size:
+        n_sets, by_set, sums = len(rows[0]) - 1, work.by_set, np.empty_like(row_pairs)
+        start = np.empty(n_sets + 2, dtype=np.intp)
     with nogil:
         if psi.shape[1] == 2:
             forward_backward_each(&two, psi, e, E, alpha, inverse_c, scratch, pairs, weights,
@@ -266,6 +273,16 @@ def forward_backward(
         else:
             forward_backward_each(&eight, psi, e, E, alpha, inverse_c, scratch, pairs, weights,
                                   offsets, log_z, &chain)
+        if E[1].size:
+            sort_by_set(
+                &E[1], &alpha[0, 0], &e[0, 0], &offsets[0], &weights[0], &log_z[0],
+                log_z.shape[0], &start[0], n_sets, &by_set[0, 0, 0], &by_set[1, 0, 0],
+                psi.shape[1]
+            )
+            add_pairs_of_sets(
+                &E[1], &start[0], n_sets, &by_set[0, 0, 0], &by_set[1, 0, 0], &sums[0, 0],
+                psi.shape[1]
+            )
         finish_log_z(log_z, offsets, shift, chain.top)
 
 

@@ -99,7 +99,7 @@ class SumOfParts:
         log_p, observed = sum(log_p), sum(observed)
         self._after_evaluation()
         if self.scores.features is not None:
-            self.observed_triples = sum(triples)
+            self.observed_triples = sum(triples[1:], start=triples[0])  # not copied if alone
         expected = sum(one.pairwise_sum(chain) for one in self.buffers)
         return self.store_gradient(expected - observed, w, gradient) - log_p
 

@@ -13,6 +13,7 @@ from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import Sequences
 from sklseq.objectives.scores.design import _linear
+from sklseq.objectives.scores.row_entries import quotients
 
 # A feature is sparse if it has at most SPARSE_PAIRS pairs, or pairs with at most SPARSE_FRACTION of
 # the labels: an entry for each pair then costs less than a padded row. The fraction is measured:
@@ -55,7 +56,7 @@ class ObservedRows:
     ):  # fmt: skip
         rows, self.width, self.dtype = X.rows, width, np.dtype(dtype)
         self.n_features, self.n_weights = rows.shape[1], len(pairs)
-        feature, label = np.divmod(pairs, n_labels)
+        feature, label = quotients(pairs, n_labels)
         n_pairs = np.bincount(feature, minlength=self.n_features)
         if counts is None:
             counts = np.bincount(rows.indices, minlength=self.n_features)

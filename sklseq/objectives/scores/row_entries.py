@@ -31,13 +31,20 @@ def ranked_columns(
     return indptr, indices[kept], data[kept].astype(np.float64)
 
 
+def quotients(numbers: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """np.divmod of integers >= 0 by one number; NumPy divides alone several times as fast."""
+    found = numbers // size
+    rest = found * size
+    return found, np.subtract(numbers, rest, out=rest)
+
+
 def pair_support(counts: np.ndarray, pairs: np.ndarray, n_labels: int) -> tuple:
     """(start, label, next label) of the weights of each column, as ``_entries.Links`` reads them.
 
     ``counts``: weights of each column; ``pairs``: label · n_labels + next label of each weight.
     """
     start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return start, *(labels.astype(np.int32) for labels in np.divmod(pairs, n_labels))
+    return start, *quotients(pairs.astype(np.int32), n_labels)
 
 
 class EntryBuffers:

@@ -334,7 +334,8 @@ class ScoreMap:
     def _transition_features(self, X, triples: np.ndarray | None) -> TransitionFeatures | None:
         if triples is None:
             return None
-        triples = triples[self.allowed.transition.reshape(-1)[triples % self.n_labels**2]]
+        if not self.allowed.transition.all():
+            triples = triples[self.allowed.transition.reshape(-1)[triples % self.n_labels**2]]
         return TransitionFeatures(X, triples, self.n_labels, self.dtype, self.shares_entries)
 
     def for_rows(self, X) -> ScoreMap:

@@ -18,6 +18,7 @@ from sklseq.objectives.scores.row_entries import (
     EntryBuffers,
     RowEntries,
     pair_support,
+    quotients,
     ranked_columns,
 )
 
@@ -128,6 +129,13 @@ def _pairs_before(offsets: np.ndarray, y: np.ndarray, L: int) -> np.ndarray:
     return pairs
 
 
+def _runs(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    # Distinct numbers of a sorted array, and how often each occurs.
+    cuts = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+    starts = np.concatenate([np.zeros(min(len(numbers), 1), dtype=np.intp), cuts])
+    return numbers[starts], np.diff(starts, append=len(numbers))
+
+
 def _triples_of(indptr, indices, pairs, columns, L: int) -> tuple[np.ndarray, np.ndarray]:
     # (mask of the entries of rows with a pair, triples of these entries).
     pair = np.repeat(pairs, np.diff(indptr))
@@ -164,8 +172,8 @@ class TransitionFeatures:
         self.triples, self.n_labels, self.dtype = triples, n_labels, np.dtype(dtype)
         self.sets = sets
         self.n_weights, self.highest = len(triples), -np.inf
-        self.feature, pair = np.divmod(triples, n_labels**2)
-        self.columns, counts = np.unique(self.feature, return_counts=True)
+        self.feature, pair = quotients(triples, n_labels**2)
+        self.columns, counts = _runs(self.feature)
         self.support = pair_support(counts, pair, n_labels)
         self._set_rows(select_columns(X, self.columns))
 
