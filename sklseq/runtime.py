@@ -88,7 +88,9 @@ class Decoder:
     """A model that labels sequences; made by :func:`load`.
 
     Sequences have the form of those that the exported model was fitted on: feature dicts or
-    attributes for a single tagger, tokens for a pipeline. Several threads may use one decoder.
+    attributes for a single tagger, tokens for a pipeline. Several threads may use one decoder. It
+    can be pickled, with the content of the file; nothing changes it, so that a copy is the decoder
+    itself.
 
     Parameters
     ----------
@@ -105,6 +107,7 @@ class Decoder:
     """
 
     def __init__(self, model: dict[str, Any]):
+        self._model = model  # for pickles: extractors hold tables that have none
         self.classes_: list = model["classes"]
         self.columns_: list[str] | None = model.get("columns")
         self._probabilistic: bool = model["probabilistic"]
@@ -125,6 +128,15 @@ class Decoder:
     def __repr__(self) -> str:
         n_features = len(self._W)
         return f"<Decoder: {len(self.classes_)} labels, {n_features} features>"
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self._model,)
+
+    def __copy__(self) -> Decoder:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> Decoder:
+        return self
 
     def predict_single(self, x: Mapping[str, Sequence[Any]] | Sequence[Any]) -> list:
         """The labels of one sequence.
@@ -300,6 +312,8 @@ class Decoder:
 class Stream:
     """One sequence that arrives item by item; :meth:`Decoder.stream` makes it.
 
+    It can be copied and pickled at any point, with its model.
+
     Parameters
     ----------
     decoder : Decoder
@@ -335,6 +349,16 @@ class Stream:
         self._beam = new_beam(self._decoder._stream_chain, self._rule)
         self._items: list = []  # items on which features of unscored items depend
         self._first = self.n_seen = 0  # number of the first of `_items`
+
+    def __getstate__(self) -> dict[str, Any]:
+        changing = {"_beam": self._beam.state(), "_items": list(self._items)}
+        return vars(self) | changing
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._decoder, self._rule = state["_decoder"], state["_rule"]
+        self._start()
+        self._beam.set_state(state["_beam"])
+        self._items, self._first, self.n_seen = state["_items"], state["_first"], state["n_seen"]
 
     def push(self, item: Any) -> list:
         """Read the next item.

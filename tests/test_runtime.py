@@ -1,6 +1,8 @@
 """Exported models: the runtime gives what the estimator gives, and reads no other file."""
 
+import copy
 import json
+import multiprocessing
 import pickle
 import re
 import struct
@@ -352,6 +354,59 @@ for k, x in enumerate([[{"w": "a"}], ["a", "b"], ["a", "b"]]):
 print([name for name in ("scipy", "sklearn", "joblib", "pandas") if name in sys.modules])
 """
     command = [sys.executable, "-c", code, str(tmp_path)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.stdout.strip() == "[]", answer.stderr
+
+
+# ------------------------------------------------------------------------------- pickles and copies
+
+
+def test_pickles_and_copies_give_the_same(exported):
+    _, decoder, X = exported
+    expected = decoder.predict(X)
+    assert pickle.loads(pickle.dumps(decoder)).predict(X) == expected
+    assert copy.deepcopy({"decoder": decoder})["decoder"] is copy.copy(decoder) is decoder
+
+
+def pickled(stream):
+    return pickle.loads(pickle.dumps(stream))
+
+
+@pytest.mark.parametrize("twin_of", [copy.copy, copy.deepcopy, pickled])
+@pytest.mark.parametrize("rule", [{}, {"lag": 3}, {"strategy": "step", "latency_cost": 0.1}])
+def test_a_stream_goes_on_from_its_copy(exported, rule, twin_of):
+    _, decoder, X = exported
+    for x in X[:8]:
+        wanted = decoder.stream(**rule)
+        labels = [wanted.push(item) for item in x]
+        end, stream = wanted.finish(), decoder.stream(**rule)
+        for item, expected in zip(x, labels):
+            before, stream = stream, twin_of(stream)
+            assert stream.push(item) == expected
+            assert stream.n_seen == before.n_seen + 1  # that before has not changed
+        assert stream.finish() == end
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_get_decoders(token_model, method):
+    decoder, x = runtime.Decoder(describe(token_model)), ["Ann", "left"]
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip("the system has no such processes")
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        assert pool.apply(decoder.predict_single, [x]) == decoder.predict_single(x)
+
+
+def test_a_pickle_is_loaded_without_scikit_learn(tagger, tmp_path):
+    decoder, x = runtime.Decoder(describe(tagger)), [{"w": "a"}, {"w": "b"}]
+    (tmp_path / "p").write_bytes(pickle.dumps([decoder.stream(), decoder, x]))
+    code = """
+import pickle, sys
+stream, decoder, x = pickle.load(open(sys.argv[1], "rb"))
+labels = [label for item in x for label in stream.push(item)] + stream.finish()
+assert labels == decoder.predict_single(x)
+print([name for name in ("scipy", "sklearn", "joblib", "pandas") if name in sys.modules])
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "p")]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert answer.stdout.strip() == "[]", answer.stderr
 
