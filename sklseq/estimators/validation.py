@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.class_weight import compute_class_weight
 
 from sklseq._lib.checks import check_choice, check_number
 from sklseq.data.input_kinds import check_in_memory
@@ -150,7 +149,8 @@ def read_class_weight(
         sums = np.bincount(codes, weights, len(classes))
         factors = sums.sum() / np.where(sums > 0, len(classes) * sums, np.inf)
         by_label = dict(zip(classes.tolist(), factors.tolist()))
-    by_class = compute_class_weight(by_label, classes=classes, y=classes[codes])
+    # Not by the function of scikit-learn, which takes the label "1" for 1.
+    by_class = np.array([by_label.get(label, 1) for label in classes.tolist()], dtype=float)
     allowed = by_class > 0 if positive else by_class >= 0
     if not (np.isfinite(by_class).all() and allowed.all()):
         least = "above 0" if positive else "not negative"

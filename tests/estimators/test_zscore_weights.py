@@ -1,12 +1,14 @@
 """``class_weight`` of ZScoreTagger: against weighted regression, and against fitting anew."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.model_selection import GridSearchCV, KFold
 
-from sklseq import ZScoreTagger, ZScoreTaggerCV
+from sklseq import HMSVMTagger, ZScoreTagger, ZScoreTaggerCV
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.zscore.zscore_problem import ZScoreProblem
 from sklseq.objectives.zscore.leave_out import LeaveOut
@@ -129,3 +131,16 @@ def test_wrong_class_weights(options, method, message):
     arguments = {"classes": [0, 1, 2]} if method == "partial_fit" else {}
     with pytest.raises(ValueError, match=message):
         getattr(ZScoreTagger(**options), method)(X, y, **arguments)
+
+
+@pytest.mark.parametrize("names", [["1", "2", "3"], ["1", "10", "a"], [-1, 0, 7], ["a", "b", "c"]])
+@pytest.mark.parametrize("estimator", [ZScoreTagger, partial(HMSVMTagger, random_state=0)])
+@pytest.mark.parametrize("weights", ["balanced", WEIGHTS])
+def test_weights_do_not_depend_on_the_names_of_labels(estimator, names, weights):
+    X, y, _ = make_sequences(0)
+    expected = estimator(class_weight=weights).fit(X, y)
+    if weights != "balanced":
+        weights = {names[label]: weight for label, weight in weights.items()}
+    found = estimator(class_weight=weights).fit(X, [[names[k] for k in labels] for labels in y])
+    assert found.classes_.tolist() == names
+    assert_allclose(found.coef_, expected.coef_, **SAME)

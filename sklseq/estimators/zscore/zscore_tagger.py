@@ -285,6 +285,11 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
 
     Notes
     -----
+    A linear regression of labels gives few rows to a label whose values lie between those of
+    others: of measurements in few dense columns, the accuracy may be 10 to 30 points below that of
+    :class:`CRFTagger`. ``refine=20`` makes up for it, and so does ``kernel="rbf"``: see
+    :doc:`/zscore`.
+
     With a kernel, the cost is n_rows³ / 3 operations and 24 · n_rows² bytes; with landmarks,
     O(n_rows · n_landmarks²) and O(n_landmarks²).
 
