@@ -26,9 +26,8 @@ def drawn_problem(seed):
     return X, np.split(scores.argmax(axis=1), offsets[1:-1]), penalties, states
 
 
-# For the dual, l2 is at least 0.3: it is slow below. Of the first 25 problems, the ratio of
-# iterations was at most 1.33 for it and 1.21 for AdaGrad, with medians of 0.94 and 1. (With copies
-# of the weights, each trained on a part of the sequences, 1.67, 2.1 and 2.6 on 14, 7 and 21.)
+# For the dual, l2 is at least 0.3: it is slow below. (With copies of the weights, each trained on a
+# part of the sequences, the dual took 1.67, 2.1 and 2.6 times the iterations on 14, 7 and 21.)
 @pytest.mark.parametrize("solver", ["dual", "adagrad"])
 @pytest.mark.parametrize("seed", [3, 7, 9, 12, 14, 21, 22])
 def test_two_threads_need_few_more_iterations_than_one(solver, seed):

@@ -8,8 +8,6 @@ import numpy as np
 
 # Least number of sequences for each thread.
 LEAST = 100
-# Batches among which sequences are exchanged, so that those of a batch are of about equal length.
-WINDOW = 32
 # Weights of 2 ** GROUP dense columns, or of 2 ** SPARSE_GROUP pairs, belong to one thread, so that
 # threads do not write into the same cache lines. Groups are counted in SAMPLE entries; the LARGEST
 # are given to threads one by one.
@@ -48,9 +46,6 @@ class BatchPlan(NamedTuple):
         """Batches of ``each`` sequences for each thread; of a single one for one thread."""
         n = max(min(n_threads, len(order) // LEAST), 1)
         size = 1 if n == 1 else each * n
-        if n > 1:
-            of_like_length = _like_lengths(lengths, size)
-            order, lengths = order[of_like_length], lengths[of_like_length]
         first = np.append(np.arange(0, len(order), size), len(order))
         counters = np.zeros(APART * (5 + 2 * n), np.int64)
         return cls(order, lengths, first, counters, np.zeros_like(first), n)
@@ -65,18 +60,6 @@ class BatchPlan(NamedTuple):
         ends = np.append(0, np.cumsum(sizes))
         before = np.repeat(ends[self.first[:-1]], np.diff(self.first))
         return ends[:-1] - before, max(int((ends[1:] - before).max(initial=1)), 1)
-
-
-def _like_lengths(lengths: np.ndarray, size: int) -> np.ndarray:
-    # An order in which batches have sequences of about the same length, so that threads end at the
-    # same time. Each run of WINDOW batches is sorted and cut; then batches take the place of their
-    # first sequence.
-    at = np.arange(len(lengths))
-    by_length = np.lexsort((lengths, at // (WINDOW * size)))
-    whole = len(at) // size * size
-    batches = np.sort(by_length[:whole].reshape(-1, size), axis=1)
-    batches = batches[np.argsort(batches[:, 0])]
-    return np.append(batches.reshape(-1), by_length[whole:])
 
 
 def owners(column: np.ndarray, n_columns: int, group: int, n_parts: int) -> np.ndarray:
