@@ -98,7 +98,7 @@ def test_weights_are_those_of_the_marginals(seed, model):
 @pytest.mark.parametrize("l1", [0.0, 0.5])
 @pytest.mark.parametrize("states", [False, True])
 def test_threads_keep_the_dual_and_its_weights(n_jobs, l1, states):
-    # After each pass w is that of all marginals, and D that of w and the entropies.
+    # After each merge w is that of all marginals, and D that of w and the entropies.
     X, y = make_sparse_data(5, n=n_jobs * 110)
     tagger = CRFTagger(l1=l1, l2=0.5, all_possible_states=states)
     with Threads(n_jobs) as threads:
@@ -107,7 +107,7 @@ def test_threads_keep_the_dual_and_its_weights(n_jobs, l1, states):
         for _ in range(60):
             before = dual.value
             dual.ascend(rng.permutation(dual.sequences))
-            assert dual.value >= before - 0.01 * abs(before)
+            assert dual.value >= before - 0.05 * abs(before)
             value = primal.value(dual.w) + l1 * np.abs(dual.w).sum()
             assert dual.value <= value + ROUNDING * abs(value)
         residual = dual.mu[:, :3].astype(np.float64)
@@ -118,6 +118,7 @@ def test_threads_keep_the_dual_and_its_weights(n_jobs, l1, states):
         trained = coef != 0
         assert_allclose(coef[trained], expected[trained], rtol=1e-5, atol=1e-7)
         assert value - dual.value <= 3e-3 * value
+        assert 1 <= dual.sigma <= n_jobs
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -12,8 +12,8 @@ from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.objectives.likelihood import dual as _dual
 from sklseq.objectives.likelihood import stochastic as _stochastic
-from sklseq.objectives.likelihood.batches import APART, LEAST, BatchPlan
 from sklseq.objectives.likelihood.dual import DualLikelihood
+from sklseq.objectives.likelihood.lattice import LEAST
 from sklseq.objectives.likelihood.stochastic import FIRST_SQUARE, StochasticLikelihood
 from sklseq.solvers import adagrad
 from tests import reference
@@ -318,78 +318,130 @@ def test_a_warm_start_goes_on_from_the_weights():
 MANY = 2 * LEAST + 50  # sequences of which two threads take shares
 
 
-def in_batches_of(monkeypatch, size):
-    """Batches of so many sequences, in the order given, for any number of threads."""
-
-    def plan(order, lengths, n_threads, each):
-        first = np.append(np.arange(0, len(order), size), len(order))
-        counters = np.zeros(APART * (5 + 2 * n_threads), np.int64)
-        return BatchPlan(order, lengths, first, counters, np.zeros_like(first), n_threads)
-
-    monkeypatch.setattr(BatchPlan, "of", plan)
-
-
-@pytest.mark.parametrize("states", [False, True])
-def test_gradients_of_a_batch_are_those_before_it(exact, monkeypatch, states):
-    # Against NumPy. Sequences of one row, so that each weight has one gradient of each.
-    X, y = make_sparse_data(1, n=60)
-    X, y = Sequences(X.rows[:50], np.arange(51)), [[label] for label in np.concatenate(y)[:50]]
-    in_batches_of(monkeypatch, 7)
-    order = np.random.default_rng(0).permutation(50)
+def test_a_weight_that_one_thread_moves_is_where_that_thread_left_it(exact):
+    # Sequences in turn have features of their own; weights of labels go up to 1.5 times as far as
+    # the mean of both threads' (all start at 0).
+    X, y = make_sparse_data(0, n=MANY)
+    own = sparse.lil_matrix((X.n_rows, 16))
+    first = np.repeat(np.arange(MANY) < MANY // 2, np.diff(X.offsets))
+    own[first, :8], own[~first, 8:] = X.rows[first], X.rows[~first]
+    X = Sequences(own.tocsr(), X.offsets)
+    alone, whole = [], []
     with Threads(2) as threads:
-        tagger = CRFTagger(all_possible_states=states, l2=0.0)
-        primal = likelihood_of(tagger, X, y, threads)
-        steps = StochasticLikelihood(primal)
-        steps.scale = None
-        steps.descend(order, 0.5)
-    w, squares = np.zeros_like(steps.w), np.full_like(steps.w, FIRST_SQUARE)
-    for k in range(0, 50, 7):
-        gradients = np.zeros((len(order[k : k + 7]), len(w)))
-        for s, gradient in zip(order[k : k + 7], gradients):
-            likelihood_of_one(primal, s).value_and_gradient(w, gradient)
-        for gradient in gradients:
-            squares += gradient**2
-            w -= 0.5 * gradient / np.sqrt(squares)
-    real = [primal.scores.pack(primal.scores.unpack(x)) for x in (steps.w, w)]
-    assert np.abs(real[1]).max() > 0.1
-    assert_allclose(*real, atol=1e-5)
+        primal = likelihood_of(CRFTagger(all_possible_states=True), X, y, threads)
+        together = StochasticLikelihood(primal, 0.1)
+        shares = together.shares(np.arange(MANY))
+        assert len(shares) == 2
+        assert_array_equal(np.concatenate(shares), np.arange(MANY))
+        cut = [MANY // 2, MANY - MANY // 2]
+        # No merges within the pass.
+        together.shares = lambda order: np.split(order, cut[: len(order) == MANY])
+        loss = together.descend(np.arange(MANY), 0.5)
+    with Threads(1) as threads:
+        primal = likelihood_of(CRFTagger(all_possible_states=True), X, y, threads)
+        halves = np.split(np.arange(MANY), cut[:1])
+        for mine, others in (halves, halves[::-1]):
+            one = StochasticLikelihood(primal, 0.1)
+            alone.append((one, one.descend(mine, 0.5, n_sequences=MANY)))
+            # Sequences of weight 0 change weights by the penalties only.
+            whole.append(StochasticLikelihood(primal, 0.1))
+            boost = np.isin(np.arange(MANY), mine).astype(float)
+            whole[-1].descend(np.append(mine, others), 0.5, boost)
+    unpack = primal.scores.unpack
+    weights = [unpack(one.w) for one in (together, *(one for one, _ in alone))]
+    own = [unpack(one.w).coef for one in whole]
+    assert (own[0][:8] != 0).any()
+    assert (own[1][8:] != 0).any()
+    assert_array_equal(weights[0].coef[:8], own[0][:8])
+    assert_array_equal(weights[0].coef[8:], own[1][8:])
+    assert_allclose(loss, alone[0][1] + alone[1][1], rtol=1e-12)
+    roots = [unpack(np.sqrt(one.metric() ** 2 - FIRST_SQUARE)).transition for one, _ in alone]
+    factor = np.minimum(1, 1.5 * np.maximum(*roots) / sum(roots))
+    assert (factor < 0.9).any()
+    steps = weights[1].transition + weights[2].transition
+    assert_allclose(weights[0].transition, factor * steps, rtol=1e-4, atol=1e-6)
+    grown = sum(one.metric() ** 2 - FIRST_SQUARE for one, _ in alone)
+    assert_allclose(together.metric() ** 2 - FIRST_SQUARE, grown, rtol=1e-4, atol=1e-4)
+
+
+def merged_slowly(state, arrays, others, counts, rate, part, finish):
+    """What `StochasticLikelihood._merge` gives for state weights, weight by weight."""
+    before, n, answers = state.n_updates, len(others), []
+
+    def shrunk(w, G, m, s):
+        step = m * rate * s**2 / np.sqrt(G)
+        w = np.sign(w) * max(abs(w) - step * state.l1 * part, 0)
+        return w / (1 + step * 2 * state.l2 * part)
+
+    for at in (0, 1):
+        x, G, stamps = (part[at].reshape(-1) for part in arrays.values())
+        lanes, scale = len(x) // max(len(stamps), 1), state.scale and state.scale[at]
+        for k in range(len(x)):
+            late = before - stamps[k // lanes]
+            s = 1 if not state.scale else scale[k * len(scale) // len(x)]
+            start, step, roots, ends, squares = shrunk(x[k], G[k], late, s), 0, [], [], G[k]
+            own = [tuple(part[at].reshape(-1) for part in (one.copies, one.squares, one.stamps))
+                   for one in others]  # fmt: skip
+            moved = [t[k // lanes] > before for _, _, t in own]
+            if sum(moved) == 1:
+                w, G_now, t = own[moved.index(True)]
+                end = shrunk(w[k], G_now[k], before + counts.sum() - t[k // lanes], s)
+                answers.append((end, G_now[k]))
+                continue
+            for (w, G_now, t), count, has in zip(own, counts, moved):
+                since = before + count - t[k // lanes] if has else count
+                ends.append(shrunk(w[k] if has else start, G_now[k], since, s))
+                step, squares = step + ends[-1] - start, squares + G_now[k] - G[k]
+                roots.append(np.sqrt(max(G_now[k] - G[k], 0)))
+            r = min(1, (1 + 1 / n) * max(roots) / sum(roots)) if sum(roots) > 1e-7 else 1
+            end = start + r * step if any(moved) else shrunk(x[k], G[k], late + counts.sum(), s)
+            has_sign = any(moved) and not any(end * one > 0 for one in ends)
+            answers.append((0 if has_sign else end, squares))
+    return np.array(answers).T
 
 
 @pytest.mark.parametrize(
-    "model",
-    [{}, {"l1": 0.2}, {"all_possible_states": True}, {"boundaries": False},
-     {"transition_features": [0, 2, 5], "l1": 0.05}],
-    ids=str,
-)  # fmt: skip
-@pytest.mark.parametrize(("n", "unit", "L"), [(2, 1.0, 3), (3, 4.0, 9), (2, 1.0, 40)])
-@pytest.mark.filterwarnings("ignore:CRFTagger did not converge")
-def test_threads_in_batches_of_one_give_the_bits_of_one_thread(
-    exact, monkeypatch, model, n, unit, L
-):
-    # Rare features too, as only some threads have their weights.
-    X, y = make_sparse_data(n, n=120, M=6, L=L)
+    ("n", "unit", "states"), [(2, 1.0, False), (2, 4.0, True), (3, 4.0, False)]
+)
+def test_merges_of_threads_against_a_slow_one(monkeypatch, n, unit, states):
+    X, y = make_sparse_data(n, n=4 * n * LEAST)
+    # Features of each fortieth of the sequences, as rare ones are updated by some threads only.
     far = np.repeat(np.arange(len(X)) * 40 // len(X), np.diff(X.offsets))
-    own = sparse.kron(sparse.csr_matrix(np.eye(40)), np.ones((1, 6)), "csr")[far]
-    rare = own.multiply(sparse.hstack([X.rows] * 40))
-    X = Sequences(sparse.csr_matrix(unit * sparse.hstack([X.rows, rare])), X.offsets)
-    in_batches_of(monkeypatch, 1)
-    given = {"solver": "adagrad", "max_iter": 4, "tol": 1e-9} | model
-    one, several = (CRFTagger(n_jobs=k, **given).fit(X, y) for k in (1, n))
-    assert_array_equal(one.coef_, several.coef_)
-    assert_array_equal(one.transition_, several.transition_)
-    assert_array_equal(one.start_, several.start_)
+    own = sparse.kron(sparse.csr_matrix(np.eye(40)), np.ones((1, X.shape[1])), "csr")[far]
+    X = Sequences(sparse.csr_matrix(unit * own.multiply(sparse.hstack([X.rows] * 40))), X.offsets)
+    merge, seen = StochasticLikelihood._merge, [0]
 
+    def checked(state, arrays, others, counts, rate, part, finish):
+        given = arrays, others, counts, rate, part
+        expected = merged_slowly(state, *given, True)
+        merge(state, *given, finish)
+        if not finish:  # the penalties that are due stay due
+            for one in others:
+                for name, parts in arrays.items():
+                    for at, x in enumerate(parts):
+                        assert_array_equal(getattr(one, name)[at], x)
+            kept = [[x.copy() for x in parts] for parts in arrays.values()]
+            state.n_updates += counts.sum()
+            merge(state, arrays, others, 0 * counts, rate, part, True)
+            state.n_updates -= counts.sum()
+        found = [np.concatenate([part[at].reshape(-1) for at in (0, 1)])
+                 for part in (arrays["copies"], arrays["squares"])]  # fmt: skip
+        assert_allclose(found[0], expected[0], rtol=2e-4, atol=1e-6)
+        assert_allclose(found[1], expected[1], rtol=1e-5)
+        if not finish:
+            for parts, values in zip(arrays.values(), kept):
+                for x, value in zip(parts, values):
+                    x[:] = value
+        seen[0] += 1
 
-@pytest.mark.parametrize("solver", ["adagrad", "dual"])
-def test_results_do_not_depend_on_which_thread_did_what(monkeypatch, solver):
-    # With three threads, parts of the weights and shares of the sequences differ.
-    X, y = make_sparse_data(4, n=330, M=40)
-    in_batches_of(monkeypatch, 6)
-    given = {"solver": solver, "l2": 1.0, "l1": 0.1, "max_iter": 8, "tol": 1e-9}
-    with pytest.warns(ConvergenceWarning):
-        two, three = (CRFTagger(n_jobs=k, **given).fit(X, y).coef_ for k in (2, 3))
-    # The norms of parts of the weights are added up in another order.
-    assert_allclose(two, three, rtol=1e-6, atol=1e-8)
+    monkeypatch.setattr(StochasticLikelihood, "_merge", checked)
+    with Threads(n) as threads:
+        primal = likelihood_of(CRFTagger(all_possible_states=states, l2=0.5), X, y, threads)
+        state = StochasticLikelihood(primal, 0.2)
+        for _ in range(2):
+            state.descend(state.sequences, 0.5)
+            state.forget()
+    assert seen[0] == 8
 
 
 @pytest.mark.parametrize("solver", ["adagrad", "dual"])
@@ -414,8 +466,8 @@ def test_an_error_in_a_thread_ends_training(monkeypatch, solver):
     module = {"adagrad": _stochastic, "dual": _dual}[solver]
     kernel = {"adagrad": "_descent", "dual": "_ascent"}[solver]
 
-    def fails(state, plan, me, *args):
-        if me == 1:
+    def fails(state, order, *args):
+        if order[0] != first[0]:
             raise MemoryError("no room for a thread")
         return 0.0, 0
 

@@ -248,6 +248,34 @@ def test_steps_of_single_sequences(seed):
     check_steps(seed)
 
 
+def test_threads_merge_what_each_learned():
+    X, y = make_sparse_data(1, n=300, M=6)
+    tagger = CRFTagger(transition_features=[0, 2, 5], l2=0.1)
+    source = open_source(X, y, None, "auto")
+    scores = score_map(tagger, source, source.summarise(), single_sequences=True)
+    order, start = np.random.default_rng(0).permutation(300), drawn(scores, 0)[0]
+
+    def after(n_threads, order):
+        with Threads(n_threads) as threads, patch.object(stochastic, "ALMOST", 0.0):
+            f = source.likelihood(scores, 0.1, threads)
+            steps = StochasticLikelihood(f, 0.05, start.copy())
+            steps.descend(order, 0.5, n_sequences=300)
+            return steps, steps.shares(order)
+
+    both, shares = after(2, order)
+    assert len(shares) == 2
+    moves, grown = [], []
+    for share in shares:
+        one, _ = after(1, share)
+        moves.append(one.v - scores.triples(start))
+        grown.append(np.sqrt(np.maximum(one.squares[3] - stochastic.FIRST_SQUARE, 0) + 1e-30))
+    expected = np.minimum(1, 1.5 * np.maximum(*grown) / sum(grown)) * sum(moves)
+    assert np.abs(expected).max() > 0.1
+    stays = np.abs(both.v) > 0  # not shrunk through 0
+    assert stays.mean() > 0.9
+    assert_allclose((both.v - scores.triples(start))[stays], expected[stays], atol=1e-5)
+
+
 def check_minimum(seed):
     """Steps of AdaGrad, and L-BFGS after them, end where L-BFGS does."""
     rng = np.random.default_rng(seed)

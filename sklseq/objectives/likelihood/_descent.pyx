@@ -8,9 +8,6 @@ and s the largest magnitude of that weight's feature (Duchi, Hazan, Singer 2011,
     w ← w - rate / (s² √G) · g
     w ← shrunk by the penalties of one sequence of n, (l1 ‖w‖₁ + l2 ‖w‖²₂) / n
 
-Several threads share the weights, see `batches.pxd`: then g is the derivative before the first
-update of the batch, and random numbers depend on the number of the update.
-
 If y allows several labels, g is the derivative of -weight · log p(Y | x), see
 `PartialLogLikelihood`: the difference of the expectations over all labelings and over those that y
 allows.
@@ -20,27 +17,28 @@ for all updates in between at once; ``stamp`` has its last update, for a block o
 square roots are float32: square roots and divisions are the largest part of the cost of a step.
 """
 
+import numpy as np
+
 from libc.math cimport INFINITY, sqrtf
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq._lib.prefetch cimport prefetch
 from sklseq.inference.kernels._log_domain cimport log_sum_exp
-from sklseq.objectives.likelihood.batches cimport (
-    GROUP, SPARSE_GROUP, Batches, batches_of, own_entries, part_done, sequence_done, take_part,
-    take_sequence, wait_for_parts, wait_for_sequences,
-)
 from sklseq.objectives.likelihood.lattice cimport (
-    Lattice, RowEntries, Rows, entry_of, expectations, lattice_of, place_entries, scores, soft,
+    Lattice, RowEntries, Rows, entry_of, expectations, lattice_of, scores, soft,
 )
 from sklseq.objectives.likelihood.sparse_lattice cimport listed_number
 
 # Upper limit of a step, which is float32.
 cdef double LARGEST = 1e30
 
-# Sums of squares are prefetched this number of entries ahead. Entries chosen at a time.
+# max_k sqrt(G_k - G) at or below which no thread has updated a weight.
+cdef float UNMOVED = <float> 1e-14
+
+# Sums of squares are prefetched this number of entries ahead. Most lanes of a block.
 cdef enum:
     NEAR = 8
-    SOME = 64
+    MOST_LANES = 8
 
 cdef struct Problem:
     Lattice at               # its scores become residuals
@@ -56,11 +54,6 @@ cdef struct Problem:
     long long* stamp         # (n, blocks): last update that shrank a block of a row
     long long* sparse_stamp  # (n_pairs,)
     Py_ssize_t n_rows, n_pairs
-    const unsigned short* owner      # parts of the weights by rows; NULL if there is one part
-    const unsigned short* sparse_owner
-    const unsigned short* link_owner
-    double* ends             # (2, width): residuals of the first and last row
-    unsigned char* moves     # (T, blocks): which of the blocks of residuals change weights
     const double* penalties  # (n_codes, width): 0 where a code allows a label, else -inf; or NULL
     double* kept             # (T, width) marginals of all labelings
     double* kept_pairs       # (L, width), or (n,) for sparse transitions
@@ -96,14 +89,14 @@ cdef inline void move(
 
 
 cdef void move_row(
-    lanes* tag, Problem* q, Py_ssize_t row, const double* g, const unsigned char* moves, double x,
-    Py_ssize_t update
+    lanes* tag, Problem* q, Py_ssize_t row, const double* g, double x, Py_ssize_t update
 ) noexcept nogil:
     # `move` for the blocks of a row of weights that `choose` selected, with gradients x * g.
     cdef Py_ssize_t B = n_lanes(tag), W = q.at.rows.width, block, k
     cdef double* w
     cdef float* G
     cdef const double* mask = q.at.rows.mask
+    cdef const double* moves = q.at.alpha
     cdef long long* stamp = q.stamp + row * (W // B)
     cdef double v, late, rate = q.rate
     cdef float root, m, l1 = q.l1, l2 = q.l2
@@ -170,14 +163,15 @@ cdef inline double l2_scale(Problem* q, double top) noexcept nogil:
     return q.almost / top
 
 
-cdef inline void choose(
-    lanes* tag, Problem* q, double* residual, unsigned char* moves
-) noexcept nogil:
+cdef inline bint choose(lanes* tag, Problem* q, double* residual) noexcept nogil:
     # Select blocks of lanes at random: those with small residuals rarely change weights, but then
-    # with residuals scaled up. Writes 0 or 1 for each block.
+    # with residuals scaled up. Writes 0 or 1 for each block into the scratch alpha; returns whether
+    # any is selected.
     cdef Py_ssize_t B = n_lanes(tag), block, k
     cdef double top, size, factor
     cdef double* r
+    cdef double* moves = q.at.alpha
+    cdef bint any_moves = False
     for block in range(q.at.rows.width // B):
         r, top = residual + block * B, 0
         for k in range(B):
@@ -188,19 +182,11 @@ cdef inline void choose(
         if factor != 1:
             for k in range(B):
                 r[k] *= factor
+        any_moves |= moves[block] != 0
+    return any_moves
 
 
-cdef inline bint any_moves(const unsigned char* moves, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t k
-    cdef unsigned char found = 0
-    for k in range(n):
-        found |= moves[k]
-    return found != 0
-
-
-cdef void move_links(
-    Problem* q, Py_ssize_t r, Py_ssize_t T, Py_ssize_t update, Py_ssize_t part
-) noexcept nogil:
+cdef void move_links(Problem* q, Py_ssize_t r, Py_ssize_t T, Py_ssize_t update) noexcept nogil:
     # Weights of transition features; `expected` of entries holds residuals.
     cdef RowEntries* at = &q.at.entries
     cdef Py_ssize_t t, p, k, f, e
@@ -208,10 +194,9 @@ cdef void move_links(
     for t in range(1, T):
         for e in range(at.start[t], at.start[t + 1]):
             at.place[at.i[e] * at.links.L + at.j[e]] = <int> e
+            at.expected[e] *= l2_scale(q, abs(at.expected[e]))
         for p in range(at.links.indptr[r + t], at.links.indptr[r + t + 1]):
             f = at.links.indices[p]
-            if q.link_owner != NULL and q.link_owner[f] != part:
-                continue
             for k in range(at.links.support[f], at.links.support[f + 1]):
                 e = at.place[at.links.from_label[k] * at.links.L + at.links.to_label[k]]
                 g = at.links.data[p] * at.expected[e]
@@ -224,128 +209,73 @@ cdef void move_links(
                 q.link_stamp[k] = update
 
 
-cdef void move_chain(Problem* q, Py_ssize_t part, Py_ssize_t n_parts) noexcept nogil:
-    # Transition, start and end weights: `listed.mu` or pair_mu, and `ends`, hold the residuals.
+cdef void move_all(
+    lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T, Py_ssize_t update
+) noexcept nogil:
+    # S holds the residuals of the rows, pair_mu those of the transitions.
     cdef const Rows* rows = &q.at.rows
-    cdef Py_ssize_t i, j, k, W = rows.width, L = rows.L, n = q.at.listed.n
-    cdef double g
-    for i in range(n * part // n_parts, n * (part + 1) // n_parts):
+    cdef Py_ssize_t t, p, pair, i, j, k, W = rows.width, L = rows.L
+    cdef double g, x
+    for i in range(q.at.listed.n):
         k = q.at.listed.at[i]
         g = q.at.listed.mu[i] * rows.chain_mask[k]
         move(rows.chain + k, q.chain_G + k, g, 1, NULL, q)
-    for i in range(L if n else 0, L + 2):
-        if i % n_parts != part:
-            continue
+    for i in range(L if q.at.listed.n else 0, L + 2):
         for j in range(L):
             k = i * W + j
-            g = q.at.pair_mu[k] if i < L else q.ends[k - L * W]
+            if i < L:
+                g = q.at.pair_mu[k]
+            else:
+                g = q.at.S[j] if i == L else q.at.S[(T - 1) * W + j]
             move(rows.chain + k, q.chain_G + k, g * rows.chain_mask[k], 1, NULL, q)
-
-
-cdef void move_dense(
-    lanes* tag, Problem* q, Py_ssize_t row, Py_ssize_t t, Py_ssize_t update, Py_ssize_t part
-) noexcept nogil:
-    # Weights of dense features of a row of X, the t-th of its sequence.
-    cdef const Rows* rows = &q.at.rows
-    cdef Py_ssize_t W = rows.width, n_blocks = W // n_lanes(tag), p, first, n, some, k
-    cdef int own[SOME]
-    cdef double x
-    first = rows.indptr[row]
-    while first < rows.indptr[row + 1]:
-        n = some = min(rows.indptr[row + 1] - first, SOME)
-        if q.owner != NULL:
-            n = own_entries(rows.indices + first, n, q.owner, GROUP, part, own)
-        for k in range(n):
-            p = first + (own[k] if q.owner != NULL else k)
-            x = rows.data[p] if rows.data != NULL else 1
-            move_row(
-                tag, q, rows.indices[p], q.at.S + t * W, q.moves + t * n_blocks, x, update
-            )
-        first += some
-
-
-cdef void move_sparse(
-    Problem* q, Py_ssize_t row, Py_ssize_t t, Py_ssize_t update, Py_ssize_t part
-) noexcept nogil:
-    # Weights of sparse features of a row of X, the t-th of its sequence.
-    cdef const Rows* rows = &q.at.rows
-    cdef Py_ssize_t W = rows.width, p, first, n, some, k, pair
-    cdef int own[SOME]
-    cdef double x, residual
-    first = rows.sparse_indptr[row]
-    while first < rows.sparse_indptr[row + 1]:
-        n = some = min(rows.sparse_indptr[row + 1] - first, SOME)
-        if q.sparse_owner != NULL:
-            n = own_entries(rows.pair + first, n, q.sparse_owner, SPARSE_GROUP, part, own)
-        for k in range(n):
-            p = first + (own[k] if q.sparse_owner != NULL else k)
-            if p + NEAR < rows.sparse_nnz:
-                prefetch(q.sparse_stamp + rows.pair[p + NEAR])
-                prefetch(q.sparse_G + rows.pair[p + NEAR])
-            x = rows.sparse_data[p] if rows.sparse_data != NULL else 1
-            pair, residual = rows.pair[p], q.at.S[t * W + rows.label[p]]
-            if residual == 0:
-                continue
-            move(
-                rows.w + pair, q.sparse_G + pair, x * residual, update - q.sparse_stamp[pair],
-                q.sparse_scale + pair if q.sparse_scale != NULL else NULL, q
-            )
-            q.sparse_stamp[pair] = update
-        first += some
-
-
-cdef void move_part(
-    lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T, Py_ssize_t update, Py_ssize_t part,
-    Py_ssize_t n_parts
-) noexcept nogil:
-    # Change one of the parts of the weights by the residuals of a sequence.
-    cdef const Rows* rows = &q.at.rows
-    cdef Py_ssize_t t, n_blocks = rows.width // n_lanes(tag)
-    move_chain(q, part, n_parts)
     if q.at.entries.links.indptr != NULL:
-        move_links(q, r, T, update, part)
+        move_links(q, r, T, update)
     for t in range(T):
-        if any_moves(q.moves + t * n_blocks, n_blocks):
-            move_dense(tag, q, r + t, t, update, part)
-            if rows.sparse_indptr != NULL:
-                move_sparse(q, r + t, t, update, part)
-
-
-cdef inline void shrink_late(
-    double* w, const float* G, long long* stamp, const double* scale, Problem* q, long long update,
-    Py_ssize_t per_stamp, Py_ssize_t per_scale, Py_ssize_t first, Py_ssize_t last
-) noexcept nogil:
-    # Shrink the weights of stamps first to last - 1 for all updates since their last one.
-    cdef Py_ssize_t at, k
-    for at in range(first, last):
-        if stamp[at] < update:
-            for k in range(at * per_stamp, (at + 1) * per_stamp):
-                shrink(
-                    w + k, G + k, update - stamp[at],
-                    scale + at // per_scale if scale != NULL else NULL, q
+        if not choose(tag, q, q.at.S + t * W):
+            continue
+        for p in range(rows.indptr[r + t], rows.indptr[r + t + 1]):
+            x = rows.data[p] if rows.data != NULL else 1
+            move_row(tag, q, rows.indices[p], q.at.S + t * W, x, update)
+        if rows.sparse_indptr != NULL:
+            for p in range(rows.sparse_indptr[r + t], rows.sparse_indptr[r + t + 1]):
+                if p + NEAR < rows.sparse_nnz:
+                    prefetch(q.sparse_stamp + rows.pair[p + NEAR])
+                    prefetch(q.sparse_G + rows.pair[p + NEAR])
+                x = rows.sparse_data[p] if rows.sparse_data != NULL else 1
+                pair = rows.pair[p]
+                if q.at.S[t * W + rows.label[p]] == 0:
+                    continue
+                move(
+                    rows.w + pair, q.sparse_G + pair, x * q.at.S[t * W + rows.label[p]],
+                    update - q.sparse_stamp[pair],
+                    q.sparse_scale + pair if q.sparse_scale != NULL else NULL, q
                 )
-            stamp[at] = update
+                q.sparse_stamp[pair] = update
 
 
-cdef void catch_up(
-    Problem* q, long long update, Py_ssize_t part, Py_ssize_t n_parts
-) noexcept nogil:
-    # Shrink each weight for all updates since its last one; each thread does so for a range.
-    cdef Py_ssize_t W = q.at.rows.width, B = min(W, 8), n = q.n_rows * (W // B)
-    shrink_late(
-        q.at.rows.W, q.G, q.stamp, q.scale, q, update, B, W // B, n * part // n_parts,
-        n * (part + 1) // n_parts
-    )
-    n = q.n_pairs
-    shrink_late(
-        q.at.rows.w, q.sparse_G, q.sparse_stamp, q.sparse_scale, q, update, 1, 1,
-        n * part // n_parts, n * (part + 1) // n_parts
-    )
-    n = q.n_links
-    shrink_late(
-        q.at.entries.v, q.link_G, q.link_stamp, q.link_scale, q, update, 1, 1,
-        n * part // n_parts, n * (part + 1) // n_parts
-    )
+cdef void catch_up(Problem* q, Py_ssize_t update) noexcept nogil:
+    # Shrink each weight for all updates since its last one.
+    cdef Py_ssize_t block, k, W = q.at.rows.width, B = min(W, 8), n = W // B
+    for block in range(q.n_rows * n):
+        if q.stamp[block] < update:
+            for k in range(block * B, (block + 1) * B):
+                shrink(
+                    q.at.rows.W + k, q.G + k, update - q.stamp[block],
+                    q.scale + block // n if q.scale != NULL else NULL, q
+                )
+            q.stamp[block] = update
+    for k in range(q.n_pairs):
+        shrink(
+            q.at.rows.w + k, q.sparse_G + k, update - q.sparse_stamp[k],
+            q.sparse_scale + k if q.sparse_scale != NULL else NULL, q
+        )
+        q.sparse_stamp[k] = update
+    for k in range(q.n_links):
+        shrink(
+            q.at.entries.v + k, q.link_G + k, update - q.link_stamp[k],
+            q.link_scale + k if q.link_scale != NULL else NULL, q
+        )
+        q.link_stamp[k] = update
 
 
 cdef double marginals_of_scores(
@@ -421,13 +351,13 @@ cdef double residuals_of_codes(
     return loss
 
 
-cdef double residuals(
-    lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T, const int* y, double weight
+cdef double update_weights(
+    lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T, const int* y, double weight,
+    Py_ssize_t number
 ) noexcept nogil:
-    # S, the transitions and the entries become residuals, those that change weights; returns the
-    # -log p of the sequence.
+    # Update on one sequence; returns its -log p before the step.
     cdef Lattice* at = &q.at
-    cdef Py_ssize_t t, j, e, W = at.rows.width, n_blocks = W // n_lanes(tag)
+    cdef Py_ssize_t t, j
     cdef double loss
     cdef bint is_path = True
     for t in range(T):
@@ -439,80 +369,24 @@ cdef double residuals(
         loss = residuals_of_path(tag, at, T, y, weight)
     else:
         loss = residuals_of_codes(tag, q, T, y, weight)
-    if at.entries.links.indptr != NULL:
-        for e in range(at.entries.n):
-            at.entries.expected[e] *= l2_scale(q, abs(at.entries.expected[e]))
-    for j in range(W):
-        q.ends[j], q.ends[W + j] = at.S[j], at.S[(T - 1) * W + j]
-    for t in range(T):
-        choose(tag, q, at.S + t * W, q.moves + t * n_blocks)
+    move_all(tag, q, r, T, number)
     return loss
-
-
-cdef struct Slots:           # residuals of all sequences of a batch, one after the other
-    const long long* place   # (n_sequences,) first row of each, in the order of updates
-    double* S                # (n_rows, width)
-    unsigned char* moves     # (n_rows, blocks)
-    double* pairs            # (n_slots, n_pairs + 2 * width): of transitions, first and last row
-    Py_ssize_t n_pairs
-    long long* start         # (n_rows + n_slots,); NULL if there are no transition features
-    int* i                   # (n_entries,), as are the next two
-    int* j
-    double* expected
-    const long long* entry   # (n_sequences,) first entry of each in the order of updates
-
-
-cdef inline Slots slots_of(state, Py_ssize_t width) except *:
-    cdef double[:, ::1] S = state.slots.residuals, pairs = state.slots.pairs
-    cdef unsigned char[:, ::1] moves = state.slots.moves
-    cdef int[:, ::1] labels
-    cdef long long[::1] start
-    cdef double[::1] expected
-    cdef const long long[::1] place = state.slots.place, entry
-    cdef Slots m
-    m.place = &place[0]
-    m.S, m.moves, m.pairs = &S[0, 0], &moves[0, 0], &pairs[0, 0]
-    m.n_pairs = pairs.shape[1] - 2 * width
-    m.start = NULL
-    if state.slots.entries is not None:
-        start, labels, expected, entry = state.slots.entries
-        m.start, m.i, m.j, m.expected = &start[0], &labels[0, 0], &labels[1, 0], &expected[0]
-        m.entry = &entry[0]
-    return m
-
-
-cdef inline void use_slot(
-    Problem* q, const Slots* m, const Batches* batches, Py_ssize_t b, Py_ssize_t k
-) noexcept nogil:
-    # Make the residuals of the k-th sequence, in batch b, those of `q`.
-    cdef Py_ssize_t W = q.at.rows.width, place = m.place[k], slot = k - batches.first[b], n
-    q.at.S, q.moves = m.S + place * W, m.moves + place * (W // min(W, 8))
-    q.at.pair_mu = m.pairs + slot * (m.n_pairs + 2 * W)
-    q.at.listed.mu, q.ends = q.at.pair_mu, q.at.pair_mu + m.n_pairs
-    if m.start != NULL:
-        n = m.entry[k]
-        place_entries(&q.at.entries, m.start + place + slot, m.i + n, m.j + n, m.expected + n)
-
-
-cdef unsigned long long mixed(unsigned long long x) noexcept nogil:
-    # Seeds that differ by one give unrelated numbers (Steele, Lea, Flood 2014: SplitMix).
-    x = (x ^ (x >> 30)) * <unsigned long long> 0xbf58476d1ce4e5b9
-    x = (x ^ (x >> 27)) * <unsigned long long> 0x94d049bb133111eb
-    return (x ^ (x >> 31)) | 1
 
 
 def descend(
     state,                            # StochasticLikelihood: its arrays are IN/OUT
-    plan,                             # BatchPlan
-    Py_ssize_t me,                    # number of this thread
     const long long[::1] order,       # (n,)               sequences to update, none empty
     const double[::1] weights,        # (n_sequences,)
     double[:, ::1] W,                 # (n, width)         IN/OUT padded weights
     double[::1] w,                    # (n_pairs,)         IN/OUT weights of sparse features
     unsigned long long seed,          # not 0
     double almost, double rate, double l1, double l2,
+    bint finish=True,
 ):
-    """Update sequences in order; returns the sum of weight · -log p, each before its step."""
+    """Update sequences in order; returns the sum of weight · -log p, each before its step.
+
+    Without ``finish``, weights stay as their last update left them, see ``stamps``.
+    """
     cdef const long long[::1] offsets = state.offsets
     cdef const int[::1] y = state.y
     cdef float[:, ::1] G = state.squares[0], chain_G = state.squares[2]
@@ -523,26 +397,15 @@ def descend(
     cdef const double[::1] dense_scale, sparse_scale, link_scale
     cdef const double[:, ::1] penalties
     cdef double[:, ::1] scratch = state.scratch
-    cdef const unsigned short[::1] owner, sparse_owner, link_owner
     cdef Problem q
-    cdef Slots slots
-    cdef Batches batches
     cdef Lanes2 two
     cdef Lanes4 four
     cdef Lanes8 eight
-    cdef Py_ssize_t k, s, b, c, part, n_parts, r, T, number = state.n_updates
+    cdef Py_ssize_t k, s, r, T, number = state.n_updates
     cdef double total = 0
     if order.shape[0] == 0:
         return 0.0
     q.at = lattice_of(state, W, w)
-    slots, batches = slots_of(state, q.at.rows.width), batches_of(plan, me)
-    n_parts = batches.n_parts
-    q.owner = q.sparse_owner = q.link_owner = NULL
-    if n_parts > 1:
-        owner, sparse_owner, link_owner = state.owners
-        q.owner = &owner[0] if owner.shape[0] else NULL
-        q.sparse_owner = &sparse_owner[0] if sparse_owner.shape[0] else NULL
-        q.link_owner = &link_owner[0] if link_owner.shape[0] else NULL
     q.n_rows, q.n_pairs = W.shape[0], sparse_stamp.shape[0]
     q.G = &G[0, 0] if W.shape[0] else NULL
     q.stamp = &stamp[0] if W.shape[0] else NULL
@@ -566,45 +429,161 @@ def descend(
         q.kept_pairs = q.at.listed.kept if q.at.listed.n else &scratch[k, 0]
     q.rate, q.l1, q.l2, q.random, q.almost = rate, l1, l2, seed, almost
     with nogil:
-        for b in range(batches.n):
-            while True:
-                k = take_sequence(&batches, b)
-                if k < 0:
-                    break
-                s = order[k]
-                r, T = offsets[s], offsets[s + 1] - offsets[s]
-                if n_parts > 1:
-                    q.random = mixed(seed + k)
-                use_slot(&q, &slots, &batches, b, k)
-                if q.at.rows.width == 2:
-                    losses[s] = residuals(&two, &q, r, T, &y[r], weights[s])
-                elif q.at.rows.width == 4:
-                    losses[s] = residuals(&four, &q, r, T, &y[r], weights[s])
-                else:
-                    losses[s] = residuals(&eight, &q, r, T, &y[r], weights[s])
-                sequence_done(&batches)
-            wait_for_sequences(&batches, b)
-            for c in range(n_parts):
-                if not take_part(&batches, b, c):
-                    continue
-                part = (me + c) % n_parts
-                for k in range(batches.first[b], batches.first[b + 1]):
-                    s = order[k]
-                    r, T = offsets[s], offsets[s + 1] - offsets[s]
-                    use_slot(&q, &slots, &batches, b, k)
-                    if q.at.rows.width == 2:
-                        move_part(&two, &q, r, T, number + k + 1, part, n_parts)
-                    elif q.at.rows.width == 4:
-                        move_part(&four, &q, r, T, number + k + 1, part, n_parts)
-                    else:
-                        move_part(&eight, &q, r, T, number + k + 1, part, n_parts)
-                part_done(&batches, b)
-            wait_for_parts(&batches, b)
-        if q.l1 > 0 or q.l2 > 0:
-            b = batches.n
-            for c in range(n_parts):
-                if take_part(&batches, b, c):
-                    catch_up(&q, number + order.shape[0], (me + c) % n_parts, n_parts)
         for k in range(order.shape[0]):
-            total += weights[order[k]] * losses[order[k]]
+            s = order[k]
+            r, T = offsets[s], offsets[s + 1] - offsets[s]
+            number += 1
+            if q.at.rows.width == 2:
+                losses[s] = update_weights(&two, &q, r, T, &y[r], weights[s], number)
+            elif q.at.rows.width == 4:
+                losses[s] = update_weights(&four, &q, r, T, &y[r], weights[s], number)
+            else:
+                losses[s] = update_weights(&eight, &q, r, T, &y[r], weights[s], number)
+            total += weights[s] * losses[s]
+        if finish and (q.l1 > 0 or q.l2 > 0):
+            catch_up(&q, number)
     return total
+
+
+cdef struct Copies:
+    # One array of weights, and the copies of n threads that went on from it.
+    Py_ssize_t n, lanes
+    double* w                # of all blocks of `lanes` weights
+    float* G
+    long long* stamp         # for each block
+    size_t* of_thread        # (3, n): addresses of w, G and stamp of each
+    const long long* counts  # (n,): updates of each thread since `before`
+    long long before, total  # updates before, and of all threads
+    float farthest
+
+
+cdef inline double* weights_of(Copies* c, Py_ssize_t k) noexcept nogil:
+    return <double*> c.of_thread[k]
+
+
+cdef inline float* squares_of(Copies* c, Py_ssize_t k) noexcept nogil:
+    return <float*> c.of_thread[c.n + k]
+
+
+cdef inline long long* stamps_of(Copies* c, Py_ssize_t k) noexcept nogil:
+    return <long long*> c.of_thread[2 * c.n + k]
+
+
+cdef void merge_block(Copies* c, Py_ssize_t block, const double* scale, Problem* q) noexcept nogil:
+    # The formula of `StochasticLikelihood` for a block that several threads updated.
+    cdef Py_ssize_t first = block * c.lanes, j, k
+    cdef double start[MOST_LANES]
+    cdef double step[MOST_LANES]
+    cdef double low[MOST_LANES]
+    cdef double high[MOST_LANES]
+    cdef float grown[MOST_LANES]
+    cdef float roots[MOST_LANES]
+    cdef float most[MOST_LANES]
+    cdef double v, r, late
+    cdef float more, root
+    cdef double* w
+    cdef float* G
+    for j in range(c.lanes):
+        start[j] = c.w[first + j]
+        shrink(start + j, c.G + first + j, c.before - c.stamp[block], scale, q)
+        step[j], grown[j], roots[j], most[j] = 0, 0, 0, 0
+        low[j], high[j] = INFINITY, -INFINITY
+    for k in range(c.n):
+        late = c.counts[k] - max(stamps_of(c, k)[block] - c.before, 0)
+        w = weights_of(c, k) + first if stamps_of(c, k)[block] > c.before else start
+        G = squares_of(c, k) + first
+        for j in range(c.lanes):
+            v = w[j]
+            shrink(&v, G + j, late, scale, q)
+            more = max(G[j] - c.G[first + j], <float> 0)
+            root = sqrtf(more + <float> 1e-30)
+            grown[j], roots[j], most[j] = grown[j] + more, roots[j] + root, max(most[j], root)
+            step[j], low[j], high[j] = step[j] + v - start[j], min(low[j], v), max(high[j], v)
+    for j in range(c.lanes):
+        r = min(c.farthest * most[j] / roots[j], <float> 1) if most[j] > UNMOVED else 1
+        v = start[j] + r * step[j]
+        if (v < 0 and low[j] >= 0) or (v > 0 and high[j] <= 0):
+            v = 0  # no copy has this sign
+        c.w[first + j] = v
+        c.G[first + j] += grown[j]
+    c.stamp[block] = c.before + c.total
+
+
+cdef inline void copy_block(
+    Copies* c, Py_ssize_t block, double* w, float* G, long long* stamp,
+    const double* from_w, const float* from_G, long long last
+) noexcept nogil:
+    cdef Py_ssize_t j
+    for j in range(block * c.lanes, (block + 1) * c.lanes):
+        w[j], G[j] = from_w[j], from_G[j]
+    stamp[block] = last
+
+
+cdef void merge_copies(
+    Copies* c, Py_ssize_t block, const double* scale, bint finish, Problem* q
+) noexcept nogil:
+    cdef Py_ssize_t n_moved = 0, mover = 0, j, k
+    for k in range(c.n):
+        if stamps_of(c, k)[block] > c.before:
+            n_moved, mover = n_moved + 1, k
+    if n_moved == 1:
+        copy_block(c, block, c.w, c.G, c.stamp, weights_of(c, mover), squares_of(c, mover),
+                   stamps_of(c, mover)[block])
+    elif n_moved:
+        merge_block(c, block, scale, q)
+    if finish:
+        if c.stamp[block] < c.before + c.total:
+            for j in range(block * c.lanes, (block + 1) * c.lanes):
+                shrink(c.w + j, c.G + j, c.before + c.total - c.stamp[block], scale, q)
+            c.stamp[block] = c.before + c.total
+    elif n_moved:
+        for k in range(c.n):
+            if n_moved > 1 or k != mover:
+                copy_block(c, block, weights_of(c, k), squares_of(c, k), stamps_of(c, k), c.w, c.G,
+                           c.stamp[block])
+
+
+def merge(
+    tuple weights,                    # (w, G, stamp), (n_blocks * lanes,) and (n_blocks,)  IN/OUT
+    list copies,                      # of (w, G, stamp) of each thread, IN/OUT
+    const double[::1] scale,          # (n_blocks // per_scale,), or (0,) if all values are one
+    Py_ssize_t per_scale,
+    const long long[::1] counts,      # updates of each thread
+    long long before,                 # updates before these
+    tuple penalties,                  # rate, l1, l2
+    double farthest,
+    bint finish,
+    Py_ssize_t first, Py_ssize_t last,
+):
+    """Merge blocks first to last - 1 of the weights that threads trained from the same start.
+
+    A block that one thread updated gets the values of this thread; the penalties of the updates of
+    others are due, as those of skipped updates are in one thread. All copies get the merged values,
+    except with ``finish``: then ``w`` gets all penalties that are due.
+    """
+    cdef Copies c
+    cdef Problem q
+    cdef Py_ssize_t k, block
+    cdef size_t[:, ::1] addresses = np.empty((3, len(copies)), dtype=np.uintp)
+    cdef double[::1] w = weights[0], w_k
+    cdef float[::1] G = weights[1], G_k
+    cdef long long[::1] stamp = weights[2], stamp_k
+    if first >= last:
+        return
+    for k in range(len(copies)):
+        w_k, G_k, stamp_k = copies[k]
+        addresses[0, k] = <size_t> &w_k[0]
+        addresses[1, k] = <size_t> &G_k[0]
+        addresses[2, k] = <size_t> &stamp_k[0]
+    c.n, c.lanes, c.of_thread = len(copies), w.shape[0] // stamp.shape[0], &addresses[0, 0]
+    c.w, c.G, c.stamp, c.counts, c.before = &w[0], &G[0], &stamp[0], &counts[0], before
+    c.total, c.farthest = 0, <float> farthest
+    for k in range(c.n):
+        c.total += counts[k]
+    q.rate, q.l1, q.l2 = penalties
+    cdef const double* scales = &scale[0] if scale.shape[0] else NULL
+    with nogil:
+        for block in range(first, last):
+            merge_copies(
+                &c, block, scales + block // per_scale if scales != NULL else NULL, finish, &q
+            )

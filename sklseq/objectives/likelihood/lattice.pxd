@@ -56,7 +56,7 @@ cdef struct Lattice:
     RowEntries entries
     ListedPairs listed               # used if most transitions have no weight
     Py_ssize_t used                  # rows of `LatticeState.scratch` that the following take
-    double* S                        # (T, width) scores, in memory of the caller
+    double* S                        # (T, width) scores
     double* e                        # (T, width) factors, scratch
     double* alpha                    # (T, width) scratch
     double* mu                       # (T, width) marginals
@@ -123,26 +123,15 @@ cdef inline RowEntries row_entries_of(state, Py_ssize_t L, Py_ssize_t width) exc
     return q
 
 
-cdef inline void place_entries(
-    RowEntries* q, long long* start, int* i, int* j, double* expected
-) noexcept nogil:
-    # Move the entries of a sequence to other arrays.
-    q.start = q.E.start = q.Et.start = start
-    q.i = q.E.i = q.Et.i = i
-    q.j = q.E.j = q.Et.j = j
-    q.expected = q.Et.expected = expected
-
-
 cdef inline Lattice lattice_of(state, double[:, ::1] W, double[::1] w) except *:
     cdef Lattice q
     cdef double[:, ::1] scratch = state.scratch
     cdef double[::1] inverse_c = state.inverse_c
     cdef Py_ssize_t T = inverse_c.shape[0]
     q.rows, q.listed, q.inverse_c = rows_of(state, W, w), listed_of(state.listed), &inverse_c[0]
-    q.S = q.pair_mu = NULL
-    q.e, q.alpha, q.mu = &scratch[0, 0], &scratch[T, 0], &scratch[2 * T, 0]
-    q.E = q.Et = q.products = NULL
-    q.used = 3 * T
+    q.S, q.e, q.alpha, q.mu = &scratch[0, 0], &scratch[T, 0], &scratch[2 * T, 0], &scratch[3 * T, 0]
+    q.E = q.Et = q.products = q.pair_mu = NULL
+    q.used = 4 * T
     if not q.listed.n:
         q.E, q.Et = &scratch[q.used, 0], &scratch[q.used + q.rows.width, 0]
         q.products = &scratch[q.used + 2 * q.rows.width, 0]

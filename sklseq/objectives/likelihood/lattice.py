@@ -3,45 +3,27 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from sklseq._lib.aligned import aligned_zeros
+from sklseq._lib.threads import Threads, spans
 from sklseq.inference.chain.sparse_transitions import PairLists
-from sklseq.objectives.likelihood.batches import GROUP, SPARSE_GROUP, BatchPlan, owners
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 
-
-class Slots(NamedTuple):
-    """Residuals of the sequences of a batch, one after the other.
-
-    Attributes
-    ----------
-    place : ndarray of shape (n_sequences,)
-        First row of each sequence, in the order of updates.
-    residuals : ndarray of shape (n_rows, width)
-    moves : ndarray of shape (n_rows, n_blocks)
-        Whether a block of lanes changes weights.
-    pairs : ndarray of shape (n_slots, n_pairs + 2 * width)
-        Residuals of transitions, first and last rows.
-    entries : tuple or None
-        Of transition features: first entry of each row, labels, residuals, and first entry of each
-        sequence, in the order of updates.
-    """
-
-    place: np.ndarray
-    residuals: np.ndarray
-    moves: np.ndarray
-    pairs: np.ndarray
-    entries: tuple | None
+# Least number of sequences for each thread: weights trained on fewer are of little use in a merge.
+LEAST = 100
+# Entries of an array merged at a time, so that temporaries stay in the cache.
+PIECE = 1 << 14
 
 
 class LatticeState:
     """Weights that change after each sequence.
 
-    Base of `StochasticLikelihood` and `DualLikelihood`. Several threads work on batches of
-    sequences, see `batches.pxd`. Results depend on the number of threads, but not on their speed.
+    Base of `StochasticLikelihood` and `DualLikelihood`. Several threads train copies of the
+    weights, each on different sequences; the copies are merged at the end of a pass, or several
+    times in it. Results depend on the number of threads, but not on their speed.
 
     Parameters
     ----------
@@ -94,49 +76,33 @@ class LatticeState:
             pairs.i * self.scores.width + pairs.j, pairs.free.astype(np.float64), numbers, scratch,
         )  # fmt: skip
 
-    def members(self, plan: BatchPlan) -> list[Any]:
-        """This state for each thread, with its own scratch, which the next call uses again."""
-        for _ in range(len(self.thread_buffers), plan.n_parts - 1):
+    def shares(self, order: np.ndarray) -> list[np.ndarray]:
+        """Runs of ``order``, one for each thread, with about as many rows."""
+        n = min(self.threads.n, len(order) // LEAST)
+        if n < 2:
+            return [order]
+        self.thread_buffers += [None] * (n - len(self.thread_buffers))
+        rows = np.cumsum(np.diff(self.offsets)[order])
+        return np.split(order, np.searchsorted(rows, rows[-1] * np.arange(1, n) / n))
+
+    def member(self, k: int, arrays: dict[str, Any]) -> Any:
+        """Copy of this state for thread k, with its own scratch and copies of ``arrays``.
+
+        The memory of the copies is reused in the next pass.
+        """
+        if self.thread_buffers[k] is None:
             listed = None if self.pairs is None else self._lists(self.pairs)
+            copies = {name: [_aligned_like(x) for x in given] for name, given in arrays.items()}
             scratch, inverse_c = _aligned_like(self.scratch), np.zeros_like(self.inverse_c)
             own = {"scratch": scratch, "inverse_c": inverse_c, "listed": listed}
-            self.thread_buffers.append(own)
-        self.slots = self._slots(plan)
-        if plan.n_parts > 1:
-            self.owners = self._owners(plan.n_parts)
-        members = [self]
-        for own in self.thread_buffers[: plan.n_parts - 1]:
-            members.append(copy(self))
-            vars(members[-1]).update(own, links=self.new_links())
-        return members
-
-    def _slots(self, plan: BatchPlan) -> Slots:
-        width, L, n_slots = self.scores.width, self.scores.n_labels, plan.n_slots
-        place, n_rows = plan.places(plan.lengths)
-        residuals = aligned_zeros(n_rows * width, np.float64).reshape(-1, width)
-        moves = np.empty((n_rows, max(width // 8, 1)), np.uint8)
-        n_pairs = (L * width if self.pairs is None else len(self.pairs)) + 2 * width
-        pairs = aligned_zeros(n_slots * n_pairs, np.float64).reshape(n_slots, -1)
-        if self.links is None:
-            return Slots(place, residuals, moves, pairs, None)
-        before = self.features.before
-        first, n = plan.places(
-            before[self.offsets[plan.order + 1]] - before[self.offsets[plan.order]]
-        )
-        start, labels = np.zeros(n_rows + n_slots, np.int64), np.zeros((2, n), np.int32)
-        return Slots(place, residuals, moves, pairs, (start, labels, np.zeros(n), first))
-
-    def _owners(self, n_parts: int) -> tuple[np.ndarray, ...]:
-        # Parts of dense rows, sparse entries and transition features.
-        dense, sparse = self.dense_and_sparse()
-        pair = np.zeros(0, np.int32) if self.sparse is None else self.sparse[1]
-        link = np.zeros(0, np.int32) if self.links is None else self.features.rows[1]
-        n_links = 0 if self.links is None else len(self.features.columns)
-        return (
-            owners(self.rows[1], len(dense), GROUP, n_parts),
-            owners(pair, len(sparse), SPARSE_GROUP, n_parts),
-            owners(link, n_links, 0, n_parts),
-        )
+            self.thread_buffers[k] = copies | own
+        other = copy(self)
+        vars(other).update(self.thread_buffers[k])
+        other.links = self.new_links()  # of these rows: shards share the memory
+        for name, given in arrays.items():
+            for x, own in zip(given, self.thread_buffers[k][name]):
+                np.copyto(own, x)
+        return other
 
     def new_scratch(self, per_row: int, others: int) -> np.ndarray:
         """Padded rows: ``per_row`` for each row of the longest sequence, and ``others``.
@@ -161,3 +127,10 @@ class LatticeState:
 
 def _aligned_like(x: np.ndarray) -> np.ndarray:
     return aligned_zeros(x.size, x.dtype).reshape(x.shape)
+
+
+def in_pieces(threads: Threads, work: Any, *arrays: np.ndarray) -> list:
+    """Call ``work`` on corresponding pieces of all arrays, contiguous ones, in threads."""
+    flat = [x.reshape(-1) for x in arrays]
+    pieces = spans(flat[0].size, 1 + flat[0].size // PIECE)
+    return threads.map(lambda piece: work(*(x[slice(*piece)] for x in flat)), pieces)

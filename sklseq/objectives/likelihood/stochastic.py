@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sklseq._lib.cpu import load_kernel
-from sklseq._lib.threads import Threads
-from sklseq.objectives.likelihood.batches import BatchPlan
+from sklseq._lib.threads import Threads, spans
 from sklseq.objectives.likelihood.lattice import LatticeState
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.sharded import ShardedLogLikelihood
@@ -21,15 +20,18 @@ _descent = load_kernel("sklseq.objectives.likelihood._descent")
 # Initial sums of squared gradients. With smaller ones, the first steps are about
 # rate · sign(gradient), and scores of rows with many features overshoot.
 FIRST_SQUARE = 16.0
+# Number of times per pass that the weights of several threads are merged.
+MERGES = 4
+# Blocks of weights that are merged at a time.
+PIECE = 1 << 13
+# Place of the chain among the arrays of weights.
+CHAIN = 2
 # `forget` multiplies the part of the sums of squares above LEAST_SQUARE by KEPT.
 KEPT, LEAST_SQUARE = 0.8, 4.0
 # Blocks of eight residuals whose magnitudes are below this are updated at random, in proportion to
 # their size (on CoNLL-2002, this halves the time and changes nothing else).
 ALMOST = 0.05
 SEED = 88172645463325252
-# Sequences of a batch for each thread. (CoNLL-2002, l2 = 0.1, two threads: after ten passes, L-BFGS
-# needs 26 iterations with 2, 35 with 8, 102 with 32, and 24 after one thread.)
-SIZE = 2
 
 
 class Batch(NamedTuple):
@@ -71,8 +73,16 @@ class StochasticLikelihood(LatticeState):
     An update costs O(nnz · L + T · L²), and a square root for each feature value and label. Memory:
     half as much as w beside w.
 
-    Several threads update the same weights, in batches of sequences: each gradient of a batch is
-    that before its first update.
+    In each quarter of a pass, n threads start from the same w and the same sums of squared
+    gradients, G. Each updates on different sequences, with their fraction of the penalties. A
+    weight that one thread updated gets the value of this thread, and the penalties of all; one
+    that several updated, with s_k = √(G_k - G),
+
+        w ← w + r Σ_k (w_k - w),  r = min(1, (1 + 1/n) max_k s_k / Σ_k s_k),  G ← G + Σ_k (G_k - G).
+
+    If all threads move a weight towards the same value, the sum of their steps (r = 1) overshoots,
+    and the mean (r = 1/n) has the steps of 1/n of the sequences; r lies between. A merged weight
+    becomes 0 if no thread's copy has its sign. Memory: twice as much as w for each thread.
     """
 
     def __init__(
@@ -96,7 +106,7 @@ class StochasticLikelihood(LatticeState):
     def allocate(self, longest: int) -> None:
         """Allocate scratch for sequences of up to ``longest`` rows."""
         self.longest, self.inverse_c = longest, np.zeros(longest)
-        self.scratch = self.new_scratch(4, 3 * self.scores.width + 2 * self.scores.n_labels)
+        self.scratch = self.new_scratch(5, 3 * self.scores.width + 2 * self.scores.n_labels)
 
     def on_rows_of(self, part: LogLikelihood) -> StochasticLikelihood:
         """View of this object on the sequences of a shard: weights and sums are shared."""
@@ -140,18 +150,87 @@ class StochasticLikelihood(LatticeState):
         of flattened scores, but -log p is that of the scores themselves.
         """
         W, w = self.dense_and_sparse()
-        plan = BatchPlan.of(order, np.diff(self.offsets)[order], self.threads.n, SIZE)
-        members, part = self.members(plan), 1 / max(n_sequences or len(order), 1)
-        args = plan.order, self.weights * boost, W, w, SEED + self.n_updates, ALMOST
-        penalties = rate, self.l1 * part, 2 * self.l2 * part
-
-        def run(k: int) -> float:
-            return _descent.descend(members[k], plan, k, *args, *penalties)
-
-        loss = self.threads.map(run, range(plan.n_parts))[0]
-        self.n_updates += len(order)
+        part = 1 / max(n_sequences or len(order), 1)
+        args = self.weights * boost, rate, part
+        shares = self.shares(order)
+        if len(shares) == 1:
+            loss = self._run(order, W, w, *args)
+            self.n_updates += len(order)
+        else:
+            runs = [self.shares(part) for part in np.array_split(order, MERGES)]
+            runs = runs if all(len(run) == len(shares) for run in runs) else [shares]
+            loss = self._descend_together(runs, W, w, *args)
         self.store(W)
         return loss
+
+    def _run(
+        self, order, W, w, weights, rate: float, part: float, before: int = 0, finish: bool = True
+    ) -> float:
+        # ``before``: updates of other threads, so that random numbers differ.
+        return _descent.descend(
+            self, order, weights, W, w, SEED + self.n_updates + before, ALMOST, rate,
+            self.l1 * part, 2 * self.l2 * part, finish,
+        )  # fmt: skip
+
+    def _descend_together(self, runs: list, W, w, weights, rate: float, part: float) -> float:
+        # Updates by several threads on copies of the weights, which are merged after each of the
+        # ``runs``: the sequences of each thread.
+        copies = [W, w, self.chain, self.v]
+        arrays = {"copies": copies, "squares": self.squares, "stamps": self.stamps}
+        others = self.threads.map(lambda k: self._member(k, arrays), range(len(runs[0])))
+        loss = 0.0
+        for shares in runs:
+            loss += self._run_all(others, shares, weights, rate, part)
+            counts = np.array([len(share) for share in shares], dtype=np.int64)
+            self._merge(arrays, others, counts, rate, part, shares is runs[-1])
+            self.n_updates += int(counts.sum())
+        return loss
+
+    def _member(self, k: int, arrays: dict) -> StochasticLikelihood:
+        other = self.member(k, arrays)
+        other.chain, other.v = other.copies[2:]
+        return other
+
+    def _run_all(self, others: tuple, shares: list, weights, rate: float, part: float) -> float:
+        before = np.cumsum([0, *map(len, shares)])
+
+        def run(k: int) -> float:
+            one = others[k]
+            one.n_updates = self.n_updates
+            penalties = rate, part, int(before[k]), False
+            return one._run(shares[k], *one.copies[:2], weights, *penalties)
+
+        return sum(self.threads.map(run, range(len(shares))))
+
+    def _merge(
+        self, arrays: dict, others: tuple, counts, rate: float, part: float, finish: bool
+    ) -> None:
+        # Merge all arrays of weights, in pieces.
+        numbers = counts, self.n_updates, (rate, self.l1 * part, 2 * self.l2 * part)
+        jobs = []
+        for at, (x, G, stamp) in enumerate(zip(*arrays.values())):
+            if at == CHAIN:  # each update changes all its weights
+                stamp[:] = self.n_updates
+                for one, count in zip(others, counts):
+                    one.stamps[at][:] = self.n_updates + count
+            copies = [
+                tuple(part[at].reshape(-1) for part in (one.copies, one.squares, one.stamps))
+                for one in others
+            ]
+            scale = self._scale_of(at)
+            given = (x.reshape(-1), G.reshape(-1), stamp), copies, scale
+            per_scale = len(stamp) // max(len(scale), 1)
+            jobs += [
+                (*given, per_scale, *numbers, 1 + 1 / len(others), finish, *span)
+                for span in spans(len(stamp), 1 + len(stamp) // PIECE)
+            ]
+        self.threads.map(lambda job: _descent.merge(*job), jobs)
+
+    def _scale_of(self, at: int) -> np.ndarray:
+        # 1 / largest magnitude of the features of one of the four arrays of weights.
+        if self.scale is None or at == CHAIN:
+            return np.zeros(0)
+        return self.scale[at - (at > CHAIN)]
 
     def forget(self) -> None:
         """Reduce the sums of squared gradients by a fifth of their excess over 4.
