@@ -9,6 +9,7 @@ from sklseq import SegmentPotentials, SemiCRFSegmenter, labels_to_segments
 from sklseq.datasets import make_citations
 from sklseq.estimators.semicrf import left_out
 from sklseq.estimators.semicrf.segment_problem import SegmentProblem
+from sklseq.estimators.semicrf.segment_program import segment_sums
 from sklseq.estimators.semicrf.segment_source import SegmentSource
 from sklseq.features import SegmentFeatures, TokenFeatures
 from tests.estimators.test_semicrf import problem
@@ -61,7 +62,7 @@ def test_changes_are_those_of_the_formula_one_sequence_at_a_time(loss):
     scores.design.scores(scores.design.weights(scores.state(w)), 0, plan.n_cells, psi)
     margin = left_out.token_loss(part.data, L) if loss == "softmax-margin" else 0
     chain = left_out._chain(part, w, X)
-    marginals = model._sums(plan, psi + margin, chain)[2]
+    marginals = segment_sums(plan, psi + margin, chain)[2]
     expected = psi[:, :L] + left_out_by_sequence(part, w, marginals, 2 * 0.3)
     found = left_out._left_out_scores(model, part, w)[:, :L]
     assert abs(found - psi[:, :L]).max() > 0.1

@@ -13,10 +13,10 @@ from sklseq.estimators.online.items import list_items, numbered_from, one_sequen
 from sklseq.estimators.online.pipelines import tagger_of
 from sklseq.estimators.online.segment_steps import StepScorer
 from sklseq.estimators.online.stream import StreamModel, alone
+from sklseq.estimators.semicrf.segment_program import potentials_of
 from sklseq.estimators.semicrf.semicrf_segmenter import (
     SemiCRFSegmenter,
     labels_of_rows,
-    potentials_of,
     rule_of_segments,
     scores_of_steps,
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sklseq.estimators.semicrf.segment_program import segment_sums
 from sklseq.estimators.semicrf.segment_source import with_queries
 from sklseq.estimators.semicrf.temperature import HeldOut, asked_cells, best_temperature
 from sklseq.inference.segment.segmentations import (
@@ -74,7 +75,7 @@ def _left_out_scores(segmenter: Any, problem: Any, w: np.ndarray) -> np.ndarray:
     if segmenter.loss == "softmax-margin":
         margin = token_loss(data, scores.n_labels)
     chain = _chain(problem, w, problem.source.potentials)
-    marginals = segmenter._sums(plan, psi + margin, chain)[2]
+    marginals = segment_sums(plan, psi + margin, chain, segmenter.n_jobs)[2]
     sequence = np.repeat(np.arange(plan.n_sequences, dtype=np.int32), np.diff(plan.cells))
     of_cell = problem.source.weights[sequence][:, None]
     residual, active = of_cell * marginals, np.flatnonzero(data.label >= 0)
@@ -107,7 +108,7 @@ def _held_out(segmenter: Any, problem: Any, psi: np.ndarray, chain, chosen) -> H
     scores, spans = with_queries(spans, psi[:, : plan.n_labels], asked)
     plan = SegmentPlan(spans, plan.n_labels, plan.limits)
     return HeldOut(
-        plan, plan.cell_scores(scores), chain, segmenter._sums,
+        plan, plan.cell_scores(scores), chain, segmenter.n_jobs,
         asked_cells(plan, some.cells, asked[0]), asked[3], right,
         problem.source.weights[chosen][asked[0]],
     )  # fmt: skip

@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.checks import check_number, is_number
@@ -21,7 +20,7 @@ from sklseq._lib.estimator import (
     fitted_parameter,
     set_fitted,
 )
-from sklseq._lib.threads import Threads, check_n_jobs
+from sklseq._lib.threads import check_n_jobs
 from sklseq.data.labels import cut_rows, find_codes
 from sklseq.data.segment_labels import (
     Span,
@@ -46,13 +45,18 @@ from sklseq.data.types import (
 from sklseq.estimators.column_units import warn_columns
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
 from sklseq.estimators.semicrf.segment_explanation import SegmentExplanation, segment_terms
+from sklseq.estimators.semicrf.segment_program import (
+    limits_of,
+    map_blocks,
+    potentials_of,
+    program_of,
+    scores_of,
+    segment_sums,
+)
 from sklseq.estimators.semicrf.segment_source import (
     SegmentSource,
     divided_weights,
     label_limits,
-    read_potentials,
-    scores_of_rows,
-    with_queries,
 )
 from sklseq.estimators.validation import (
     LARGEST_PENALTY,
@@ -60,7 +64,6 @@ from sklseq.estimators.validation import (
     check_handle_invalid,
     check_numbers,
     nothing_to_score,
-    other_width,
     warn_one_label,
 )
 from sklseq.estimators.weights import WeightsMixin
@@ -74,9 +77,6 @@ from sklseq.inference.segment.segment_closure import (
     closures,
 )
 from sklseq.inference.segment.segmentations import (
-    SegmentPlan,
-    SegmentTransitions,
-    SegmentWorkspace,
     best_segments,
     check_segmentations,
     nbest_of_sequence,
@@ -88,7 +88,6 @@ from sklseq.objectives.segment.segment_likelihood import (
     GoldSegments,
     SegmentData,
 )
-from sklseq.objectives.segment.segment_starts import transitions_of_starts
 
 LOSSES = ("log", "softmax-margin", "hinge")
 
@@ -469,49 +468,18 @@ class SemiCRFSegmenter(
     def _outside(self) -> str | None:
         return fitted_parameter(self, "outside")
 
-    def _limits(self) -> np.ndarray:
-        return label_limits(self.classes_, self.max_segment_length_, self._outside)
-
     def _read(self, X: Any) -> SegmentPotentials:
         return potentials_of(self, X)
 
-    def _program(self, X: SegmentPotentials, asked: Any = None):
-        """Return (plan, padded scores of its cells, transitions) of sequences."""
-        (scores, row, rows), spans = self._scores(X), X
-        if asked is not None:  # the spans asked for are added as potentials of score 0
-            scores, spans = with_queries(X, scores if row is None else scores[row], asked)
-            row = None
-        plan = SegmentPlan(spans, len(self.classes_), self._limits())
-        chain = SegmentTransitions(self.transition_, self.start_, self.end_, rows=rows)
-        return plan, plan.cell_scores(scores, row), chain
-
-    def _scores(self, X: SegmentPotentials, continued: bool = False) -> tuple:
-        # Scores of distinct potentials, the number of each potential among them (None: its own),
-        # and scores of transitions; ``continued``: there are steps before those of X.
-        scores, row = scores_of_rows(X, self.coef_, self.intercept_)
-        weights = self.transition_, self.transition_coef_
-        rows = transitions_of_starts(X, *weights, continued)
-        entries = () if rows is None else (rows.score,)
-        if any(np.isnan(x).any() for x in (scores, weights[0], self.start_, self.end_, *entries)):
-            raise ValueError(
-                "coef_, intercept_, transition_, start_, end_ or transition_coef_ holds NaN; fit "
-                "again, or load the model again."
-            )
-        return scores, row, rows
-
-    def _map(self, plan: SegmentPlan, work) -> list:
-        with Threads(self.n_jobs) as threads:
-            return threads.map(lambda block: work(*block), plan.blocks(threads.n))
-
     def _segments(self, X: SegmentPotentials) -> list[np.ndarray]:
-        plan, psi, chain = self._program(X)
+        plan, psi, chain = program_of(self, X)
 
         def decode(a: int, b: int) -> list[np.ndarray]:
             found, scores = best_segments(plan, psi[plan.cells[a] : plan.cells[b]], chain, a, b)
             check_segmentations(scores, a)
             return found
 
-        return [rows for found in self._map(plan, decode) for rows in found]
+        return [rows for found in map_blocks(plan, decode, self.n_jobs) for rows in found]
 
     def predict(
         self,
@@ -576,7 +544,7 @@ class SemiCRFSegmenter(
         types = [label for label in self.classes_.tolist() if label != self._outside]
         return OnceSearch(
             types_once(valid, types), self.classes_, self.coef_, self.intercept_, self.transition_,
-            self.start_, self.end_, self.transition_coef_, self._limits(), self._outside,
+            self.start_, self.end_, self.transition_coef_, limits_of(self), self._outside,
         )  # fmt: skip
 
     def _replace_invalid(
@@ -587,7 +555,7 @@ class SemiCRFSegmenter(
         valid = check_valid(valid)
         broken = [s for s, segments in enumerate(found) if not valid(segments, s)]
         if broken:
-            plan, psi, chain = self._program(X)
+            plan, psi, chain = program_of(self, X)
 
             def nbest(n: int, s: int) -> list[list]:
                 return self._written(nbest_of_sequence(plan, s, psi, chain, n)[0])
@@ -621,21 +589,6 @@ class SemiCRFSegmenter(
         written = zip(self._written(self._segments(X)), X.lengths.tolist())
         return as_chosen(self, (segments_to_labels(x, n, outside=outside) for x, n in written))
 
-    def _sums(self, plan: SegmentPlan, psi: np.ndarray, chain: SegmentTransitions) -> tuple:
-        """Return (plan, log Z, marginals of cells, of steps) of the results of :meth:`_program`."""
-        L, log_z = plan.n_labels, np.zeros(plan.n_sequences)
-        marginals, tokens = np.empty((plan.n_cells, L)), np.empty((plan.steps[-1], L))
-
-        def forward_backward(a: int, b: int) -> None:
-            work = SegmentWorkspace(plan, [(a, b)])
-            cells, steps = (slice(o[a], o[b]) for o in (plan.cells, plan.steps))
-            F, t = work.forward_backward(psi[cells], a, b, chain, np.ones(b - a), log_z[a:b])
-            marginals[cells], tokens[steps] = F[:, :L], t[:, :L]
-
-        self._map(plan, forward_backward)
-        check_segmentations(log_z)
-        return plan, log_z, marginals, tokens
-
     @_of_likelihood
     def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:
         """Probability that each step lies in a segment of each label.
@@ -648,7 +601,7 @@ class SemiCRFSegmenter(
         -------
         list of ndarray of shape (n_steps, n_labels)
         """
-        plan, _, _, tokens = self._sums(*self._program(self._read(X)))
+        plan, _, _, tokens = segment_sums(*program_of(self, self._read(X)), self.n_jobs)
         return [tokens[a:b] for a, b in zip(plan.steps[:-1], plan.steps[1:])]
 
     @_of_likelihood
@@ -675,7 +628,7 @@ class SemiCRFSegmenter(
         segments = self._written(self._segments(X)) if segments is None else segments
         asked = read_queries(segments, X.lengths, self.classes_.tolist())
         sequence, code = asked[0], asked[3]
-        plan, _, marginals, _ = self._sums(*self._program(X, asked))
+        plan, _, marginals, _ = segment_sums(*program_of(self, X, asked), self.n_jobs)
         # The segments asked for are the last potentials of each sequence.
         at = np.cumsum(np.diff(X.offsets))[sequence] + np.arange(len(sequence))
         proba = marginals[plan.cell_of[at], code] if len(at) else np.zeros(0)
@@ -762,12 +715,12 @@ class SemiCRFSegmenter(
         codes = find_codes(segments.label, self.classes_)
         unseen, codes = codes < 0, np.maximum(codes, 0)
         gold = GoldSegments(*segments[:3], codes)
-        limits = self._limits()
+        limits = limits_of(self)
         data = SegmentData(X, gold, len(self.classes_), limits)
         fired = np.flatnonzero(data.label >= 0)
         of = np.repeat(np.arange(len(X)), np.diff(data.plan.cells))[fired]
-        program = self._program(X)
-        score = -self._sums(*program)[1]
+        program = program_of(self, X)
+        score = -segment_sums(*program, self.n_jobs)[1]
         np.add.at(score, of, program[1][fired, data.label[fired]])
         first = np.ones(len(codes), dtype=bool)
         first[1:] = gold.sequence[1:] != gold.sequence[:-1]
@@ -803,11 +756,11 @@ class SemiCRFSegmenter(
         """
         check_number("n", n, least=1, whole=True)
         X = self._read(X)
-        plan, psi, chain = self._program(X)
+        plan, psi, chain = program_of(self, X)
         best = [nbest_of_sequence(plan, s, psi, chain, int(n)) for s in range(len(X))]
         log_z = -plan.lost_in_all()  # of scores; probabilities need no constants
         if fitted_parameter(self, "loss") != "hinge":
-            log_z = self._sums(plan, psi, chain)[1]
+            log_z = segment_sums(plan, psi, chain, self.n_jobs)[1]
         return [(self._written(found), scores - z) for (found, scores), z in zip(best, log_z)]
 
     @_of_likelihood
@@ -829,7 +782,7 @@ class SemiCRFSegmenter(
         list of n_samples lists of (start, stop, label), one a sequence
         """
         check_number("n_samples", n_samples, whole=True)
-        plan, psi, chain = self._program(self._read(X))
+        plan, psi, chain = program_of(self, self._read(X))
         rng = as_generator(self.random_state if random_state is None else random_state)
         return [
             self._written(samples_of_sequence(plan, s, psi, chain, n_samples, rng.random))
@@ -890,17 +843,6 @@ class SemiCRFSegmenter(
         return float(span_f1(true, self.predict_labels(X), sample_weight=sample_weight))
 
 
-def potentials_of(segmenter: SemiCRFSegmenter, X: Any) -> SegmentPotentials:
-    """Return X as potentials of as many features as a fitted segmenter has weights for."""
-    check_is_fitted(segmenter, "classes_")
-    potentials, _ = read_potentials(X, segmenter.vectorizer_)
-    wrong = potentials.shape[1] != segmenter.n_features_in_
-    if wrong and not (potentials.n_potentials == 0 and potentials.shape[1] == 0):
-        origin = f"{type(segmenter).__name__} was fitted with"
-        raise other_width(potentials.shape[1], segmenter.n_features_in_, origin)
-    return potentials
-
-
 def labels_of_rows(
     segmenter: SemiCRFSegmenter, lengths: np.ndarray, answers: Iterable
 ) -> tuple[list, list]:
@@ -923,7 +865,7 @@ def scores_of_steps(
     scores too.
     """
     check_max_span(X, segmenter.max_span_ if max_span is None else max_span)
-    return StepScores.of(X, *segmenter._scores(X, continued))
+    return StepScores.of(X, *scores_of(segmenter, X, continued))
 
 
 def rule_of_segments(
@@ -931,7 +873,7 @@ def rule_of_segments(
 ) -> SegmentRule:
     """Return the rule by which the segments of a model leave."""
     return SegmentRule(
-        segmenter.transition_, segmenter.start_, segmenter.end_, segmenter._limits(),
+        segmenter.transition_, segmenter.start_, segmenter.end_, limits_of(segmenter),
         segmenter.max_span_ if max_span is None else max_span, closes, most,
         by_step=segmenter.transition_coef_ is not None,
     )  # fmt: skip

@@ -12,6 +12,7 @@ from sklearn.model_selection import KFold
 
 from sklseq.data.constraints import constraints_of_part
 from sklseq.data.segment_labels import read_queries
+from sklseq.estimators.semicrf.segment_program import potentials_of, program_of, segment_sums
 from sklseq.estimators.semicrf.segment_source import SegmentSource
 from sklseq.inference.segment.segmentations import SegmentPlan, SegmentTransitions
 
@@ -30,8 +31,7 @@ class HeldOut(NamedTuple):
     psi : ndarray of shape (n_cells, width)
         Scores of the cells of its sequences.
     chain : SegmentTransitions
-    sums : callable
-        From the three to (plan, log Z, marginals of cells, marginals of steps).
+    n_jobs : int or None
     cell, code : ndarray of shape (n_segments,)
         Cell that is one predicted segment, and the segment's label.
     right : bool ndarray of shape (n_segments,)
@@ -41,7 +41,7 @@ class HeldOut(NamedTuple):
     plan: SegmentPlan
     psi: np.ndarray
     chain: SegmentTransitions
-    sums: Any
+    n_jobs: int | None
     cell: np.ndarray
     code: np.ndarray
     right: np.ndarray
@@ -50,7 +50,7 @@ class HeldOut(NamedTuple):
     def losses(self, temperature: float, smoothed: tuple[float, float]) -> float:
         """Log loss of all segments; ``smoothed``: targets of (right, wrong) segments."""
         chain = divided(self.chain, temperature)
-        marginals = self.sums(self.plan, self.psi / temperature, chain)[2]
+        marginals = segment_sums(self.plan, self.psi / temperature, chain, self.n_jobs)[2]
         p = np.clip(marginals[self.cell, self.code], LEAST, 1 - LEAST)
         target = np.where(self.right, *smoothed)
         return -float(self.weights @ (target * np.log(p) + (1 - target) * np.log1p(-p)))
@@ -154,11 +154,11 @@ def _held_out(segmenter: Any, source: SegmentSource, fitted: dict, y: list, trai
     known = (set(y[s]) for s in test)
     right = [segment in true for true, segments in zip(known, found) for segment in segments]
     sizes = [len(segments) for segments in found]
-    potentials = model._read(X[test])
+    potentials = potentials_of(model, X[test])
     asked = read_queries(found, potentials.lengths, model.classes_.tolist())
-    program = model._program(potentials, asked)
+    program = program_of(model, potentials, asked)
     return HeldOut(
-        *program, model._sums, asked_cells(program[0], potentials.offsets, asked[0]), asked[3],
+        *program, model.n_jobs, asked_cells(program[0], potentials.offsets, asked[0]), asked[3],
         np.array(right, dtype=bool), np.repeat(weights[test], sizes),
     )  # fmt: skip
 
