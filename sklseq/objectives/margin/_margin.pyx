@@ -152,6 +152,7 @@ cdef class Rounds:
         self.n, self.called = n, np.zeros(LINE, np.int64)
         self.ended = np.zeros((n, LINE), np.int64)
         self.n_changes = np.zeros((n, N_LOGS, LINE), np.int64)
+        self._make_room(0)
 
     def begin(self):
         """Before other threads ``stand_by``."""
@@ -168,9 +169,12 @@ cdef class Rounds:
         self.order, self.starts, self.stops = runs
         self.n_steps, self.accuracy, self.n_searches = n_steps, accuracy, n_searches
         self.gaps, self.ended[:] = gaps, 0
-        if self.places is None or self.places.shape[2] < room:
-            self.places = np.empty((self.n, N_LOGS, room), np.int64)
-            self.changes = np.empty((self.n, N_LOGS, room))
+        if self.places.shape[2] < room:
+            self._make_room(room)
+
+    cdef _make_room(self, Py_ssize_t room):
+        self.places = np.empty((self.n, N_LOGS, room), np.int64)
+        self.changes = np.empty((self.n, N_LOGS, room))
 
 
 cdef class HingeBlocks:
@@ -320,12 +324,14 @@ cdef class HingeBlocks:
         if main is self:
             return
         self.first, self.stop, self.held, self.C = main.first, main.stop, main.held, main.C
-        self.bound, self.own_start, self.own = main.bound, main.own_start, main.own
+        self.bound = main.bound
         for name in ("paths", "alpha", "loss", "size", "late_sums"):
             self.arrays[name] = main.arrays[name]
         self.size, self.late_sums = main.size, main.late_sums
         self._bind_slots()
-        if not self.linear:
+        if self.linear:
+            self.own_start, self.own = main.own_start, main.own
+        else:
             self.coef = main.coef
             self.bind_gram(main.gram, main.S, main.place)
 
