@@ -267,15 +267,21 @@ def _train(args: argparse.Namespace) -> None:
     _new_model(args, args.columns or ["c0"], templates)  # names wrong options before files are read
     X, y = _read_filled(args, args.file, columns=args.columns)
     columns = list(X[0])
-    symbols = _are_symbols([x[columns[0]] for x in X])
+    values = {name: set().union(*(x[name] for x in X)) for name in columns}
+    n_tokens, n_values = sum(map(len, y)), len(values[columns[0]])
+    symbols = n_values <= MOST_SYMBOLS and n_tokens >= TIMES * n_values
     model = _new_model(args, columns, templates, symbols)
     if templates is not None:
         _check_templates(args.templates, model[0])
     for name in columns:
-        _warn_of_numbers(name, [x[name] for x in X])
-    _warn_of_labels(args.file, y)
+        _warn_of_numbers(name, values[name])
+    n_labels = len(set().union(*y))
+    _warn_of_labels(args.file, n_tokens, n_labels)
     if args.verbose:
-        _report(args, X, y, symbols, model[0])
+        read = f"Sequences: {len(X)}; tokens: {n_tokens}; labels: {n_labels}; columns: "
+        _say(args, f"{read}{', '.join(columns)}.")
+        kind = f"{'symbols' if symbols else 'words'}, as {columns[0]} has {n_values} different"
+        _report_features(args, kind, model[0])
     if args.dev is not None:
         X_dev, y_dev = _read_filled(args, args.dev, columns=args.columns)
         if len(X_dev[0]) != len(X[0]):
@@ -375,26 +381,15 @@ def _new_extractor(
     return column_features(columns, symbols=symbols, segments=segments)
 
 
-def _report(args: argparse.Namespace, X: list, y: list, symbols: bool, extractor: Any) -> None:
-    """Say what was read, and which features the model has."""
-    n_tokens, n_labels = sum(map(len, y)), len(set().union(*y))
-    columns = ", ".join(X[0])
-    _say(args, f"Sequences: {len(X)}; tokens: {n_tokens}; labels: {n_labels}; columns: {columns}.")
+def _report_features(args: argparse.Namespace, kind: str, extractor: Any) -> None:
+    """Say which features the model has; ``kind``: what the first column holds, and why."""
     features = " ".join(repr(extractor).split())
     if args.features is None and args.templates is None:
-        kind, first = "symbols" if symbols else "words", next(iter(X[0]))
-        n_values = len(set().union(*(x[first] for x in X)))
-        features = f"column_features for {kind}, as {first} has {n_values} different values"
+        features = f"column_features for {kind} values"
     _say(args, f"Features: {features}.")
 
 
-def _are_symbols(column: list[list[str]]) -> bool:
-    n_values = len(set().union(*column))
-    return n_values <= MOST_SYMBOLS and sum(map(len, column)) >= TIMES * n_values
-
-
-def _warn_of_numbers(name: str, column: list[list[str]]) -> None:
-    values = set().union(*column)
+def _warn_of_numbers(name: str, values: set[str]) -> None:
     if len(values) > MOST_SYMBOLS and all(map(_is_number, values)):
         warnings.warn(
             f"Column {name} holds {len(values)} different numbers, and each is read as a word; for "
@@ -404,8 +399,7 @@ def _warn_of_numbers(name: str, column: list[list[str]]) -> None:
         )
 
 
-def _warn_of_labels(file: str, y: list[list[str]]) -> None:
-    n_tokens, n_labels = sum(map(len, y)), len(set().union(*y))
+def _warn_of_labels(file: str, n_tokens: int, n_labels: int) -> None:
     if n_labels > MOST_SYMBOLS and n_tokens < TIMES * n_labels:
         warnings.warn(
             f"The last column of {file}, that of labels, has {n_labels} different values at "
