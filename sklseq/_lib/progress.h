@@ -10,10 +10,10 @@
 #if defined(_MSC_VER) && !defined(__clang__)
 #include <intrin.h>
 #define sklseq_load(p) _InterlockedExchangeAdd64(p, 0)
-#define sklseq_tell(p, x) ((void) _InterlockedExchange64(p, x))
+#define sklseq_publish(p, x) ((void) _InterlockedExchange64(p, x))
 #else
 #define sklseq_load(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
-#define sklseq_tell(p, x) __atomic_store_n(p, x, __ATOMIC_RELEASE)
+#define sklseq_publish(p, x) __atomic_store_n(p, x, __ATOMIC_RELEASE)
 #endif
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -41,10 +41,10 @@ static inline void sklseq_look_again(long* looks) {
         sklseq_let_others_run();
 }
 
-/* Waits until *told is at least x. */
-static inline void sklseq_await(long long* told, long long x) {
+/* Waits until *count is at least x. */
+static inline void sklseq_await(long long* count, long long x) {
     long looks = 0;
-    while (sklseq_load(told) < x)
+    while (sklseq_load(count) < x)
         sklseq_look_again(&looks);
 }
 

@@ -17,12 +17,14 @@ import numpy as np
 from sklseq import runtime
 from sklseq._lib.checks import is_number
 from sklseq._lib.model_file import MAGIC, file_name
+from sklseq._lib.owned import owned
 from sklseq.runtime import Decoder
 
 __all__ = ["CRFSUITE_VERSION", "CRFSuiteError", "ItemSequence", "ParsedDump", "Tagger", "Trainer"]
 
 CRFSUITE_VERSION = "0.12.2"  # version whose files and objective are supported
-_ATOMS = (str, bool, int, float)  # values of attributes that nobody can change
+# Items that are no collections, or whose order in a list would differ between processes.
+_NOT_LISTED = (str, bytes, Mapping, set, frozenset)
 _SWITCHES = {"true": 1.0, "false": 0.0}
 
 # Parameters of CRFsuite's training, with its defaults. Those below the line are settings of
@@ -132,19 +134,14 @@ def _items(xseq: Any, deep: bool = True) -> list:
             f"({type(xseq).__name__})."
         )
     if deep:
-        return [_copied(item) for item in xseq]
-    return [item.copy() if type(item) is dict else _copied(item) for item in xseq]
+        return [_own(item) for item in xseq]
+    return [item.copy() if type(item) is dict else _own(item) for item in xseq]
 
 
-def _copied(item: Any) -> Any:
-    if type(item) is dict:
-        return {key: v if type(v) in _ATOMS else _copied(v) for key, v in item.items()}
-    if isinstance(item, Mapping):
-        return {key: _copied(v) for key, v in item.items()}
-    if isinstance(item, (set, frozenset)):
-        return item.copy()
-    is_collection = isinstance(item, Iterable) and not isinstance(item, (str, bytes))
-    return [_copied(part) for part in item] if is_collection else item
+def _own(item: Any) -> Any:
+    # A copy of an item; collections, which may be iterators, are listed.
+    is_listed = isinstance(item, Iterable) and not isinstance(item, _NOT_LISTED)
+    return owned(list(item) if is_listed else item)
 
 
 class Tagger:

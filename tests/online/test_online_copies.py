@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger, OnlineDecoder, SemiCRFSegmenter
-from sklseq.estimators.online.items import owned
+from sklseq._lib.owned import owned
 from sklseq.features import DictFeatures, SegmentFeatures, TokenFeatures, WindowFeatures
 from tests.online.test_online_pool import by_id
 

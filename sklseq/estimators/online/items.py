@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -14,9 +12,6 @@ from scipy import sparse
 
 from sklseq.data.sequences import Sequences
 from sklseq.data.tables import is_table
-
-# Types of values that nobody can change.
-_FIXED = frozenset((str, int, float, bool, bytes, type(None)))
 
 
 def list_items(items: Any, method: str) -> Any:
@@ -30,28 +25,6 @@ def list_items(items: Any, method: str) -> Any:
 def n_items(items: Any) -> int:
     """Number of items in a list or matrix."""
     return items.shape[0] if hasattr(items, "shape") else len(items)
-
-
-def owned(item: Any) -> Any:
-    """The item with copies of the dicts, lists, sets and arrays in it, which the caller may change.
-
-    Other objects are shared.
-    """
-    if type(item) in _FIXED:
-        return item
-    if type(item) is dict:
-        return {k: v if type(v) in _FIXED else owned(v) for k, v in item.items()}
-    if isinstance(item, tuple):
-        return getattr(item, "_make", tuple)(map(owned, item))
-    if isinstance(item, (list, deque)):
-        return [owned(value) for value in item]
-    if isinstance(item, np.ndarray):
-        return deepcopy(item)
-    if isinstance(item, set) or sparse.issparse(item):
-        return item.copy()
-    if isinstance(item, Mapping):
-        return {key: owned(value) for key, value in item.items()}
-    return item
 
 
 def check_items(items: Any, method: str) -> None:

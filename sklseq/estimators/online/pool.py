@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sklseq._lib.checks import check_number
+from sklseq._lib.owned import owned
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike
 from sklseq.estimators.online.arriving import (
@@ -21,7 +22,6 @@ from sklseq.estimators.online.items import (
     n_items,
     numbered_from,
     one_sequence,
-    owned,
     read_items,
 )
 from sklseq.estimators.online.pipelines import tagger_of

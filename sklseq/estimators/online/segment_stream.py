@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sklseq._lib.estimator import fitted_parameter
-from sklseq.estimators.online.items import list_items, numbered_from, one_sequence, owned
+from sklseq._lib.owned import owned
+from sklseq.estimators.online.items import list_items, numbered_from, one_sequence
 from sklseq.estimators.online.pipelines import tagger_of
 from sklseq.estimators.online.segment_steps import StepScorer
 from sklseq.estimators.online.stream import StreamModel, alone

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from sklseq._lib.checks import check_number, is_number
+from sklseq._lib.owned import owned
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike
 from sklseq.estimators.online.arriving import (
@@ -36,7 +37,6 @@ from sklseq.estimators.online.items import (
     n_items,
     numbered_from,
     one_sequence,
-    owned,
     read_items,
 )
 from sklseq.estimators.online.pipelines import tagger_of

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from sklseq.estimators.semicrf.segment_program import segment_sums
+from sklseq.estimators.semicrf.segment_program import asked_cells, segment_sums
 from sklseq.estimators.semicrf.segment_source import with_queries
-from sklseq.estimators.semicrf.temperature import HeldOut, asked_cells, best_temperature
+from sklseq.estimators.semicrf.temperature import HeldOut, best_temperature
 from sklseq.inference.segment.segmentations import (
     SegmentPlan,
     SegmentSpans,

@@ -96,3 +96,8 @@ def segment_sums(
     map_blocks(plan, forward_backward, n_jobs)
     check_segmentations(log_z)
     return plan, log_z, marginals, tokens
+
+
+def asked_cells(plan: SegmentPlan, offsets: np.ndarray, sequence: np.ndarray) -> np.ndarray:
+    """Cells of the segments asked for, the last potentials of each sequence."""
+    return plan.cell_of[offsets[1:][sequence] + np.arange(len(sequence))]

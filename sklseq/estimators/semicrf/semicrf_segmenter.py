@@ -46,6 +46,7 @@ from sklseq.estimators.column_units import warn_columns
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
 from sklseq.estimators.semicrf.segment_explanation import SegmentExplanation, segment_terms
 from sklseq.estimators.semicrf.segment_program import (
+    asked_cells,
     limits_of,
     map_blocks,
     potentials_of,
@@ -629,9 +630,8 @@ class SemiCRFSegmenter(
         asked = read_queries(segments, X.lengths, self.classes_.tolist())
         sequence, code = asked[0], asked[3]
         plan, _, marginals, _ = segment_sums(*program_of(self, X, asked), self.n_jobs)
-        # The segments asked for are the last potentials of each sequence.
-        at = np.cumsum(np.diff(X.offsets))[sequence] + np.arange(len(sequence))
-        proba = marginals[plan.cell_of[at], code] if len(at) else np.zeros(0)
+        cells = asked_cells(plan, X.offsets, sequence)
+        proba = marginals[cells, code] if len(cells) else np.zeros(0)
         proba[code < 0] = 0
         return list(cut_rows(proba, np.searchsorted(sequence, np.arange(len(X) + 1))))
 

@@ -12,7 +12,12 @@ from sklearn.model_selection import KFold
 
 from sklseq.data.constraints import constraints_of_part
 from sklseq.data.segment_labels import read_queries
-from sklseq.estimators.semicrf.segment_program import potentials_of, program_of, segment_sums
+from sklseq.estimators.semicrf.segment_program import (
+    asked_cells,
+    potentials_of,
+    program_of,
+    segment_sums,
+)
 from sklseq.estimators.semicrf.segment_source import SegmentSource
 from sklseq.inference.segment.segmentations import SegmentPlan, SegmentTransitions
 
@@ -161,8 +166,3 @@ def _held_out(segmenter: Any, source: SegmentSource, fitted: dict, y: list, trai
         *program, model.n_jobs, asked_cells(program[0], potentials.offsets, asked[0]), asked[3],
         np.array(right, dtype=bool), np.repeat(weights[test], sizes),
     )  # fmt: skip
-
-
-def asked_cells(plan: SegmentPlan, offsets: np.ndarray, sequence: np.ndarray) -> np.ndarray:
-    """Cells of the segments asked for, the last potentials of each sequence."""
-    return plan.cell_of[offsets[1:][sequence] + np.arange(len(sequence))]

@@ -45,8 +45,8 @@ from sklseq.objectives.scores._gather cimport gather_row
 import numpy as np
 
 cdef extern from "sklseq/_lib/progress.h":
-    void sklseq_tell(long long* told, long long x) noexcept nogil
-    void sklseq_await(long long* told, long long x) noexcept nogil
+    void sklseq_publish(long long* count, long long x) noexcept nogil
+    void sklseq_await(long long* count, long long x) noexcept nogil
 
 # Slack of a sequence: linear, squared, or none allowed.
 SLACKS = ("l1", "l2", "hard")
@@ -161,7 +161,7 @@ cdef class Rounds:
     def dismiss(self):
         """Let them go."""
         self.dismissed = True
-        sklseq_tell(&self.called[0], self.called[0] + 1)
+        sklseq_publish(&self.called[0], self.called[0] + 1)
 
     def set_pass(self, runs, Py_ssize_t room, Py_ssize_t n_steps, double accuracy, gaps,
                  Py_ssize_t n_searches=0):
@@ -972,7 +972,7 @@ cdef class HingeBlocks:
         """
         cdef Py_ssize_t k
         with nogil:
-            sklseq_tell(&rounds.called[0], rounds.called[0] + 1)
+            sklseq_publish(&rounds.called[0], rounds.called[0] + 1)
             self.take_part(rounds, 0)
             for k in range(rounds.n):
                 sklseq_await(&rounds.ended[k, 0], rounds.starts.shape[1] + 1)
@@ -996,8 +996,8 @@ cdef class HingeBlocks:
                     self.repeat(rounds, k, (r - 1 - LAG) % N_LOGS)
             if r < n_rounds:
                 self.run_round(rounds, me, r)
-                sklseq_tell(&rounds.ended[me, 0], r + 1)
-        sklseq_tell(&rounds.ended[me, 0], n_rounds + 1)
+                sklseq_publish(&rounds.ended[me, 0], r + 1)
+        sklseq_publish(&rounds.ended[me, 0], n_rounds + 1)
 
     cdef void run_round(self, Rounds rounds, Py_ssize_t me, Py_ssize_t r) noexcept nogil:
         cdef Py_ssize_t log = r % N_LOGS, k
