@@ -4,8 +4,6 @@ Each command calls readers, estimators and metrics of the package. Modules for t
 when they are used, so that an exported model is loaded without scikit-learn.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import codecs

@@ -1,7 +1,5 @@
 """Deployment of models: exported files, model cards, and loading of saved models."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

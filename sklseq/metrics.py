@@ -9,8 +9,6 @@ The ``scoring`` parameter of scikit-learn takes the scorers themselves, as in
 ``scoring=span_f1_scorer``: scikit-learn has no public registry of names.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Arrays that start at a cache line."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -5,8 +5,6 @@ The metadata of a task are the arguments of ``fit`` other than X and y, as in sc
 ``ScoringMonitor`` passes them to scorers; the state of a solver is in ``fitted_estimator``.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

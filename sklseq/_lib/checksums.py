@@ -1,7 +1,5 @@
 """Checksums of rows and labels, which detect data that changed between two passes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

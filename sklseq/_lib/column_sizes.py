@@ -1,7 +1,5 @@
 """Scale factors for columns of different units."""
 
-from __future__ import annotations
-
 import numpy as np
 
 # Ratio of the largest to the smallest column size above which columns are scaled.

@@ -5,8 +5,6 @@ for the x86-64-v3 level (AVX2 and FMA). The choice is made at import. The enviro
 ``SKLSEQ_CPU=baseline`` forces the baseline build, for comparisons.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 from types import ModuleType

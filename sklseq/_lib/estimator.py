@@ -1,7 +1,5 @@
 """Base of all estimators and extractors: version in saved models, links to the manual."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable
 from copy import copy

@@ -1,7 +1,5 @@
 """Factors of the inverse of XᵀX + ridge that keep directions lost to rounding in XᵀX."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import linalg
 

@@ -1,7 +1,5 @@
 """Names of a package whose modules are imported when a name is first used (PEP 562)."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module

@@ -12,8 +12,6 @@ shape, first byte]. Inside ``model``, ``{"array": k}`` stands for array k, ``{"d
 mapping, and ``{"numbered": [names, k]}`` for one from names to the numbers of array k.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -1,7 +1,5 @@
 """Arguments that user functions and methods of models accept."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

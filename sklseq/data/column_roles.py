@@ -1,7 +1,5 @@
 """Choice of the columns that are transition features, by number, name or rule."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Sequences that are ranges of rows of a few long columns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from operator import index

@@ -1,7 +1,5 @@
 """Constraints: the transitions, first labels and last labels that a model allows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What X holds: sequences in memory, in blocks of rows, or in shards."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from typing import Any

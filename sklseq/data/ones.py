@@ -1,7 +1,5 @@
 """CSR rows whose values are all 1: views of one shared array, made when they are read."""
 
-from __future__ import annotations
-
 from typing import Any
 from weakref import WeakValueDictionary
 

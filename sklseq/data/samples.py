@@ -4,8 +4,6 @@ scikit-learn slices X by samples in ``train_test_split`` and ``GridSearchCV``, a
 columns, each multiplied by a number, in ``FeatureUnion``.
 """
 
-from __future__ import annotations
-
 import numbers
 from collections.abc import Iterator
 from typing import Any, Generic, Self, TypeVar, overload

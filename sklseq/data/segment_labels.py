@@ -1,7 +1,5 @@
 """Segments (start, stop, type): reading, checks, and conversion to and from labels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from operator import index

@@ -4,8 +4,6 @@ A span label is a prefix letter, a hyphen and a type (``"B-PER"``), or the lette
 is then empty (``"B"``). A scheme is four letters: see `SCHEMES`.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

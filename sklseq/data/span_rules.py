@@ -1,7 +1,5 @@
 """Rules that read label sequences as spans, as tables over pairs of labels of a model."""
 
-from __future__ import annotations
-
 from itertools import repeat
 from typing import Any, NamedTuple
 

@@ -17,8 +17,6 @@ begin at multiples of 64 bytes, so that each can be mapped:
 A zip file has its table of contents at the end, so a truncated file is always detected.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import struct

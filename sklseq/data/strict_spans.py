@@ -4,8 +4,6 @@ Three sets of rules read six schemes. BILOU is IOBES with other letters. IOE2 is
 IOB1, read from the last row to the first: E marks an end as B marks a beginning.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Caches of tables in files: rows and labels in ``.npy`` files, which can be memory-mapped."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Rows and labels of tables in CSV, Parquet and Arrow files, read in blocks."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 from bisect import bisect_left

@@ -1,7 +1,5 @@
 """Types of the arguments that public functions share."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Alignment of spans of characters, as in BRAT and in JSON of annotation tools, to tokens."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Reader of brat's standoff annotations: a text file, and a file of its spans of characters."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -3,8 +3,6 @@
 authors, journals ──▶ fields ── style of reference ──▶ pieces, each with one label ──▶ tokens
 """
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

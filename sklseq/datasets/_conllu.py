@@ -4,8 +4,6 @@ text ── sentences ── comments ──▶ metadata
                  └── words (ranges and empty nodes are checked and dropped) ──▶ X, y
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Logs of network connections: a reader for the KDD Cup 1999 files, and a generator."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import zlib

@@ -3,8 +3,6 @@
 table ── group column ──▶ offsets ──▶ X: packed numbers, or dicts of columns;  y: labels
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Reader for inline tags, the form in which segments are written by hand, one sequence a line."""
 
-from __future__ import annotations
-
 import re
 
 from sklseq._lib.lines import as_lines

@@ -1,7 +1,5 @@
 """Base class of all taggers: reading of X and y, decoding, score, tags."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

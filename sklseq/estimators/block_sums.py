@@ -1,7 +1,5 @@
 """Marginals, log-likelihood and entropy of sequences in blocks."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterable, Iterator
 from tempfile import SpooledTemporaryFile

@@ -1,7 +1,5 @@
 """Warnings of columns of X whose units or offsets the penalty does not suit."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Viterbi decoding of sequences in blocks: a label is final when no later row can change it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Checks of the folds and scores of searches over penalties."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import numbers

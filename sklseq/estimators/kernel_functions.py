@@ -1,7 +1,5 @@
 """Kernels between rows: named, callable or precomputed, and their Gram matrix."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

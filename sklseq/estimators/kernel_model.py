@@ -1,7 +1,5 @@
 """Base class of kernel taggers: rows are scored by their kernels with support rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Loss of margin taggers: the cost of each wrong label, by pairs of labels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Form of predicted labels: lists of Python's own types, or arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """Terms of the score of a labeling, row by row and by name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Set of trained weights of a CRF or segmenter, their warm start, and the fitted attributes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Best label paths, or segmentations, among the valid ones: each type once, or a user's rule."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext, suppress

@@ -1,7 +1,5 @@
 """Readers and checks of the arguments of `fit` and `predict`, and of parameters."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Weights of a fitted model as an array, and the largest weights with their names."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Numbers of features of single segments and of stored potentials."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sklseq._lib.checks import check_number

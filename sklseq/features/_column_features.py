@@ -1,7 +1,5 @@
 """Features for columns of strings: a good start, without choices to make."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from sklearn.base import BaseEstimator

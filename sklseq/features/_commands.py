@@ -11,8 +11,6 @@ The values of a command, whatever the row it is read from, are a column of their
 the command without the number of rows: ``%t[0,"^\\u"]``, ``%x[@1,0]``.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Transform of fitted ``DictFeatures``, with NumPy alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows of an extractor of sequences in blocks, computed as they are read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from copy import copy
 from typing import Any

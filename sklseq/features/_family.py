@@ -1,7 +1,5 @@
 """Base class of the extractors, and functions that several of them share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from copy import copy
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """Numbers of neighbours on which the features of a token depend."""
 
-from __future__ import annotations
-
 import math
 
 from sklearn.base import BaseEstimator

@@ -1,7 +1,5 @@
 """Kinds of attributes of a token."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Extractor of matches with the entries of word lists."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import os

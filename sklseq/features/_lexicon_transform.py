@@ -1,7 +1,5 @@
 """Transform of fitted ``LexiconFeatures``, with NumPy alone."""
 
-from __future__ import annotations
-
 import itertools
 from itertools import chain
 from typing import Any

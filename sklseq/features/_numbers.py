@@ -1,7 +1,5 @@
 """Reader of columns of numbers or vectors beside columns of tokens."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

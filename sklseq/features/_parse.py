@@ -1,7 +1,5 @@
 """Parser of templates in the notations of CRFsuite, CRF++ and Wapiti."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple

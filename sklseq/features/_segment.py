@@ -1,7 +1,5 @@
 """Extractor of features of segments, each stored once for all segments that have it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 

@@ -4,8 +4,6 @@ TF-IDF cosine and Jaro-Winkler similarity are the two measures that Cohen, Ravik
 (2003) found best for matching names, and that Sarawagi (2006), §4, uses.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from itertools import chain, count

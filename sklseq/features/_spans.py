@@ -1,7 +1,5 @@
 """Distinct spans of consecutive tokens and distinct rows, and operations on CSR rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Extractor of attributes by templates over token columns, computed with integer codes."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Transform of fitted ``TemplateFeatures``, with NumPy alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Extractor of attributes of single tokens, computed once for each distinct token."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Transform of fitted ``TokenFeatures``, with NumPy alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

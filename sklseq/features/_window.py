@@ -1,7 +1,5 @@
 """Extractor of attributes of neighbours and of joined attributes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

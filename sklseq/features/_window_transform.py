@@ -1,7 +1,5 @@
 """Transform of fitted ``WindowFeatures`` on sparse rows, with NumPy alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

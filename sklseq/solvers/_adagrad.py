@@ -1,7 +1,5 @@
 """AdaGrad: stochastic gradient descent with a step size for each weight, for a few passes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

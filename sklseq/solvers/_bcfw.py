@@ -1,7 +1,5 @@
 """Block-coordinate Frank–Wolfe for margin training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Block-diagonal initial Hessian for L-BFGS."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sklseq._lib.cpu import load_kernel

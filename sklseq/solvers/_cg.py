@@ -1,7 +1,5 @@
 """Conjugate gradients for many right-hand sides at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Upper bound of the excess of a strongly convex objective, from the last gradients of a run."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sklseq._lib.tiny import TINY

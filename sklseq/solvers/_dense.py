@@ -1,7 +1,5 @@
 """Linear systems and small quadratic programs with a dense matrix."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import linalg
 from scipy.optimize import nnls

@@ -1,7 +1,5 @@
 """Exponentiated gradient ascent in the dual, until the duality gap is small."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Inverse Hessian of L-BFGS in the basis of its pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

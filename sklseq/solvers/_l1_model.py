@@ -1,7 +1,5 @@
 """Minimum of a quadratic function with an L1 penalty, for few weights."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import linalg
 

@@ -3,8 +3,6 @@
 With l1 = 0, a weak-Wolfe line search (Nocedal, Wright 2006, §7.2); with l1 > 0, see ``_owlqn.py``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

@@ -29,8 +29,6 @@ P. Tseng, S. Yun (2009), "A coordinate gradient descent method for nonsmooth sep
 minimization", Mathematical Programming 117.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sklseq._lib.threads import Threads

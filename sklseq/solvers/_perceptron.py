@@ -1,7 +1,5 @@
 """Perceptron for label sequences."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -3,8 +3,6 @@
 ``Search`` uses :class:`ReducedHistory` in place of ``History`` above a million weights.
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Result of a solver."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """State of an L-BFGS run on a smooth objective, with its line search (weak Wolfe conditions)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sklseq._lib.threads import Threads

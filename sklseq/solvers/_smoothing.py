@@ -1,7 +1,5 @@
 """Margin training with a softened maximum that is sharpened until the duality gap is small."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

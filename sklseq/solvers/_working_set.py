@@ -1,7 +1,5 @@
 """Working-set training of margin taggers, one sequence after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 >>> from sklseq.compat.sklearn_crfsuite import metrics
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sized
 from typing import Any, Protocol
 

@@ -3,8 +3,6 @@
 >>> from sklseq.compat.sklearn_crfsuite.utils import flatten
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import chain
 from typing import Any

@@ -1,7 +1,5 @@
 """CRFs of one training set along a path of penalties, each started from the previous ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

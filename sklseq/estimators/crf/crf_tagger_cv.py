@@ -1,7 +1,5 @@
 """CRF with penalties chosen by cross-validation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Writer of model files of CRFsuite; the layout is described in ``crfsuite_model.py``."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -11,8 +11,6 @@ weights then shows which others matter, and these are added until the sum for th
 part of what ``tol`` allows. Along a path of penalties, the next problem begins with the last set.
 """
 
-from __future__ import annotations
-
 from copy import copy
 from typing import Any
 

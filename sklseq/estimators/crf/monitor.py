@@ -1,7 +1,5 @@
 """Monitor of the iterations of training: reports, early stopping, and the last complete model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """``CRFTagger.partial_fit``: one pass of stochastic steps over a batch of sequences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass

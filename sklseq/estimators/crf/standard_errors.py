@@ -1,7 +1,5 @@
 """Standard errors of the weights of a CRF, from the Hessian of its objective."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Hidden Markov SVM whose C is found by cross-validation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Hidden Markov SVMs along a path of C, each started from the previous one."""
 
-from __future__ import annotations
-
 from threading import Lock
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Training of a hidden Markov SVM: its problem, solvers, and the fitted attributes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

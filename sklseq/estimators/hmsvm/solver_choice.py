@@ -1,7 +1,5 @@
 """What ``solver="auto"`` of a hidden Markov SVM stands for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Potentials of parts of sequences, for streams and blocks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

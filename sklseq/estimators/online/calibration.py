@@ -1,7 +1,5 @@
 """Calibration of online labels: confidence against the fraction of labels that are right."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

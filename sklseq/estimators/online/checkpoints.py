@@ -1,7 +1,5 @@
 """Checks of the checkpoints of streams: the same model and rule, and valid fields."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from typing import Any

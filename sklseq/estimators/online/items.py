@@ -1,7 +1,5 @@
 """Readers and checks of the items of streams."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

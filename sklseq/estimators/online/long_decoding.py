@@ -1,7 +1,5 @@
 """Online decoding of sequences in blocks, with one block in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

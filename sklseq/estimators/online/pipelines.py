@@ -1,7 +1,5 @@
 """Parts of pipelines that are decoded online: transformers, tagger, receptive field."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

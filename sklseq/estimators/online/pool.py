@@ -1,7 +1,5 @@
 """Pool of many streams of one model, whose items are processed together."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable
 from threading import Lock
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Stream of segments of a sequence whose tokens arrive one by one."""
 
-from __future__ import annotations
-
 from copy import copy
 from threading import Lock
 from typing import Any, NamedTuple

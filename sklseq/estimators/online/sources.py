@@ -1,7 +1,5 @@
 """Loops that push the items of an iterable or asynchronous iterable to a stream."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Search for the ``latency_cost`` that reaches a target; each fold is trained once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Temperature of a segmenter without further fits: each sequence is left out approximately."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Terms of the score of a segmentation, by name."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

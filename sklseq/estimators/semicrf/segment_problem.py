@@ -1,7 +1,5 @@
 """Training of a semi-Markov CRF: problem, solvers and fitted attributes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

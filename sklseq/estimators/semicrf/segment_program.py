@@ -1,7 +1,5 @@
 """Scores of segmentations by a fitted segmenter, and their sums."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

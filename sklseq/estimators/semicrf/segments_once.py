@@ -3,8 +3,6 @@
 ``SemiCRFSegmenter.predict`` uses it for ``valid="once"`` and lists of labels.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Temperature of a segmenter: the divisor of weights that calibrates its probabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import copy
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Features of whole segmentations, for ``SegmentReranker``: counts, order and lengths of labels."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import log2

@@ -1,7 +1,5 @@
 """Choice of the source for training data of any form."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from sklearn import get_config

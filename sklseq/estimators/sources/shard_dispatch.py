@@ -1,7 +1,5 @@
 """Training, predictions and scores on shards, read by this process or on a Dask cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import chain
 from typing import Any

@@ -1,7 +1,5 @@
 """Training data in shards, on this machine or on the workers of a cluster."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

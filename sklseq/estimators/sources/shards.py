@@ -1,7 +1,5 @@
 """Labelled data in shards (files, functions or tuples), read one at a time."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Sequence

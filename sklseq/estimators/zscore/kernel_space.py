@@ -1,7 +1,5 @@
 """Kernel of a z-score tagger between training rows, exact or approximated by landmarks."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Search for a ridge and a transition weight by leave-one-out or folds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A z-score problem of some sequences, and its scores of others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Maximum of the z-score among the weights that label every training sequence correctly."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Choice of transitions by sequences left out."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.base import clone
 

@@ -1,7 +1,5 @@
 """Conversion of z-score weights to a CRF: best multiple, then iterations of L-BFGS."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

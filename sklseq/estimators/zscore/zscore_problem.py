@@ -1,7 +1,5 @@
 """Training of a z-score tagger: linear system, solver and fitted attributes."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ A constant added to all labels of a row adds the same to the scores of all paths
 sum with 1e17 is rounded to multiples of 16, and the scores of all other rows are lost in it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from copy import copy

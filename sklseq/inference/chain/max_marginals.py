@@ -1,7 +1,5 @@
 """Max-marginals of linear chains: the best score of all paths through each label of each row."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sklseq.data.types import ArrayLike

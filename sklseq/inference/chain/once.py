@@ -1,7 +1,5 @@
 """Best label paths in which spans of some types occur at most once."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Conversion between packed rows and padded batches, the form of deep-learning packages."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

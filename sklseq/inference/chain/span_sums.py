@@ -1,7 +1,5 @@
 """Exact probabilities of spans under a linear chain: sums over all paths that contain them."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

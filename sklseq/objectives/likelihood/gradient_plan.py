@@ -1,7 +1,5 @@
 """Choice of the computation of the gradient: forward-backward, checkpointing or streaming."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Blocks of the Hessian of the likelihood for frequent features: initial Hessian of L-BFGS."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """State of solvers that update after each sequence, in the form of their kernels."""
 
-from __future__ import annotations
-
 from copy import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Log-likelihood of sequences in blocks."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sklseq.data.partial_labels import AllowedLabels

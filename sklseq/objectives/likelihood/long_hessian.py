@@ -1,7 +1,5 @@
 """Products with the Hessian of the log-likelihood of sequences in blocks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

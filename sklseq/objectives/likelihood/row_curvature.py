@@ -3,8 +3,6 @@
 ``lbfgs`` minimises a model with it before an estimate ends the run (``second_derivatives``).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Log-likelihood of data in shards, few of which are in memory at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Batches of short sequences in blocks, processed together by forward-backward."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -14,8 +14,6 @@ A piece is a run of *free* rows and the held rows beside it. It is worthwhile wh
 certain: they are in no piece and cost nothing, and a step changes few rows instead of all.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

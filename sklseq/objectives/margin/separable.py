@@ -8,8 +8,6 @@ If the dual has no maximum, the iterates diverge in the direction of such an α,
 large α are candidates. An α found by non-negative least squares is a proof.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -25,8 +25,6 @@ Slack L2 squares the softened slacks s_i: 2 s_i c_i replaces c_i in the gradient
 which gains the term - C Σ_i c_i s_i². An evaluation then runs forward-backward twice.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import sparse
 

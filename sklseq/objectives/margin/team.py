@@ -6,8 +6,6 @@ than alone, and might even lower it: both are compared, and rounds become shorte
 number of threads, the weights are the same in each run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple

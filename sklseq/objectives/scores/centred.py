@@ -4,8 +4,6 @@
 features, small decreases of the objective do not show that the minimum is near.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import sparse
 

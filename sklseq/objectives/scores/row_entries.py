@@ -3,8 +3,6 @@
 Needs NumPy only. ``_entries.pyx`` has the formulas.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

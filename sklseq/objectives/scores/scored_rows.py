@@ -1,7 +1,5 @@
 """Inference with fixed weights in blocks of sequences: potentials, best paths, sums over paths."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import copy
 from functools import partial

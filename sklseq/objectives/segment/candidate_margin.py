@@ -1,7 +1,5 @@
 """Softmax-margin over lists of candidates: the objective of a reranker."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import sparse
 

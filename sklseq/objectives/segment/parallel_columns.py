@@ -1,7 +1,5 @@
 """Merging of feature columns that are multiples of one another, which need only one weight."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import sparse
 

@@ -1,7 +1,5 @@
 """The structured hinge loss of segmentations, its dual, and their gap, for margin training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 

@@ -1,7 +1,5 @@
 """The conditional log-likelihood of a semi-Markov CRF, and its gradient."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -9,8 +9,6 @@ the span [t, t + 1) that are active for every segment that starts at t, of kind 
 OPEN_BOTH. First segments have no such term.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

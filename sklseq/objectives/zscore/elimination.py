@@ -1,7 +1,5 @@
 """Ridge regression of label indicators on sparse rows, most columns eliminated exactly."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

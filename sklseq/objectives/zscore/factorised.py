@@ -1,7 +1,5 @@
 """Ridge regression of label indicators by one factorisation, with the means of columns apart."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import sparse
 

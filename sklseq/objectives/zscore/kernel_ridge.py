@@ -1,7 +1,5 @@
 """Ridge regression of label indicators in the space of a kernel."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sklseq.objectives.zscore.factorised import SolvedRows

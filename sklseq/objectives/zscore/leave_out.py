@@ -1,7 +1,5 @@
 """Leave-one-sequence-out scores and generalised cross-validation, for any number of ridges."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

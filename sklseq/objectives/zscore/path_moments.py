@@ -5,8 +5,6 @@ Both classes have ``b`` and ``loss_covariance(cost)``, flat vectors as in
 ``hessian_product(V) = (C + ridge) V``.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import sparse
 

@@ -1,7 +1,5 @@
 """Ridge regression of label indicators on rows: the linear system behind the z-score."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sklseq._lib.column_sizes import column_sizes
