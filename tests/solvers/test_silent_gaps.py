@@ -222,6 +222,20 @@ def test_the_hessian_of_many_rows_is_that_of_a_part(monkeypatch):
         np.testing.assert_allclose(row_curvature(f, X, w).blocks, whole, rtol=1e-9)
 
 
+def test_threads_add_up_the_hessian():
+    rng = np.random.default_rng(0)
+    X, y = Sequences(rng.normal(size=(9000, 3)), np.arange(301) * 30), rng.integers(4, size=9000)
+    y, found = list(y.reshape(300, 30)), []
+    for n in (1, 2, 3):
+        with Threads(n) as threads:
+            f = likelihood_of(CRFTagger(), X, y, threads)
+            w = np.random.default_rng(0).normal(size=f.scores.n_weights)
+            found.append(row_curvature(f, X, w).blocks)
+            assert len(f.runs) == n
+    # Only the order of sums differs.
+    np.testing.assert_allclose(found[1:], [found[0]] * 2, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_minimum_of_a_quadratic_function_with_l1(seed):
     # At the minimum, the slope is -l1 · sign(u), and within ±l1 where u is 0.

@@ -13,7 +13,7 @@ from sklseq._lib._checksum import checksum
 from sklseq._lib.checksums import array_checksum
 from sklseq.data.row_blocks import AGAIN, BlockError, iterate_blocks
 from sklseq.data.sequences import check_entries, first_not_finite
-from sklseq.objectives.scores.design import _linear
+from sklseq.objectives.scores.design import _linear, add_product
 from sklseq.objectives.scores.row_entries import ranked_columns
 from sklseq.objectives.scores.transition_features import dense_columns
 
@@ -278,7 +278,7 @@ class DenseBlock:
     def _collect(self, rows: np.ndarray, residual: np.ndarray, out: np.ndarray) -> None:
         step = max(64, PRODUCT // (8 * residual.shape[1]))
         for a in range(0, len(out), step):
-            out[a : a + step] += rows[:, a : a + step].T @ residual
+            add_product(out[a : a + step], rows[:, a : a + step], residual)
 
     def checked(self, unit: int, check: Check) -> DenseBlock:
         """Return the block; ``check`` gets the checksum of each ``unit`` rows at their first use.

@@ -10,7 +10,7 @@ import numpy as np
 from sklseq._lib.tiny import TINY
 from sklseq.data.sequences import Sequences
 from sklseq.objectives.likelihood.label_curvature import LabelCurvature
-from sklseq.objectives.likelihood.likelihood import Block, LogLikelihood
+from sklseq.objectives.likelihood.likelihood import Block, LogLikelihood, ThreadBuffers
 from sklseq.objectives.scores.score_map import ScoreMap, Weights
 
 # Limits of weights and labels, so that the Hessian costs no more than training.
@@ -68,16 +68,22 @@ def row_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurvatu
     scores, L, d = f.scores, f.scores.n_labels, X.shape[1]
     at, feature, label = _places(scores)
     sizes = _sizes(scores)
-    H, pairs = np.zeros((len(at), len(at))), np.zeros((L * L, L * L))
     step = 1 + int(X.n_rows * max(1 / MOST_ROWS, max(len(at), L * L) ** 2 / WORK))
     chain, W = scores.chain(w), scores.design.weights(scores.state(w))
-    for block in (block for run in f.runs for block in run):
-        some = _marginals(f, block, W, chain, step)
-        rows = X.rows[block.first : block.last : step]
-        rows = (rows.toarray() if X.is_sparse else rows) / sizes[:d]
-        _add_effects(some, rows, feature, label, H)
-        before, here = _covariances(some.before), _covariances(some.p)
-        pairs += (before * some.weights[:, None]).T @ here
+
+    def add_run(job: tuple[list[Block], ThreadBuffers]) -> tuple[np.ndarray, np.ndarray]:
+        # The two sums over every ``step``-th row of the blocks of one thread.
+        H, pairs = np.zeros((len(at), len(at))), np.zeros((L * L, L * L))
+        for block in job[0]:
+            some = _marginals(f, block, W, chain, step, job[1])
+            rows = X.rows[block.first : block.last : step]
+            rows = (rows.toarray() if X.is_sparse else rows) / sizes[:d]
+            _add_effects(some, rows, feature, label, H)
+            before, here = _covariances(some.before), _covariances(some.p)
+            pairs += (before * some.weights[:, None]).T @ here
+        return H, pairs
+
+    H, pairs = (sum(part) for part in zip(*f.threads.map(add_run, zip(f.runs, f.buffers))))
     chained = np.flatnonzero((feature >= d) & (feature < d + L))
     i, j = feature[chained] - d, label[chained]
     H[np.ix_(chained, chained)] += pairs[i[:, None] * L + i, j[:, None] * L + j]
@@ -150,10 +156,12 @@ def _covariances(p: np.ndarray) -> np.ndarray:
     return C.reshape(len(p), -1)
 
 
-def _marginals(f: LogLikelihood, block: Block, W, chain, step: int) -> Marginals:
+def _marginals(
+    f: LogLikelihood, block: Block, W, chain, step: int, work: ThreadBuffers
+) -> Marginals:
     # Of each step-th row.
     n, weights = len(block.y), np.repeat(block.weights, np.diff(block.offsets))
-    psi, _ = f.residuals(W, chain, block, f.buffers[0])
+    psi, _ = f.residuals(W, chain, block, work)
     here, (first, last) = np.arange(0, n, step), np.zeros((2, n))
     cuts = block.offsets[np.append(True, np.diff(block.offsets) > 0)]
     first[cuts[:-1]] = last[cuts[1:] - 1] = 1

@@ -58,6 +58,12 @@ def score_rows(X: Sequences, dtype: np.dtype):
     return SparseScores(X, dtype) if X.is_sparse else DenseScores(X, dtype)
 
 
+def add_product(out: np.ndarray, rows: np.ndarray, residual: np.ndarray) -> None:
+    """out += rowsᵀ · residual, such that several threads can do so at the same time."""
+    # Not `@`: NumPy holds the interpreter lock in it if the product has less than 500 elements.
+    out += np.dot(rows.T, residual)
+
+
 class DenseScores:
     """A for a dense matrix, by BLAS."""
 
@@ -150,7 +156,7 @@ class DenseRows(DenseScores):
         return np.zeros(self.shape, dtype=self.rows.dtype)
 
     def collect(self, residual: np.ndarray, first: int, buffer: np.ndarray) -> None:
-        buffer += self.rows[first : first + len(residual)].T @ residual
+        add_product(buffer, self.rows[first : first + len(residual)], residual)
 
     def finish(self, residual, buffers, w, ridge, gradient, threads) -> float:
         np.multiply(w, ridge, out=gradient)
