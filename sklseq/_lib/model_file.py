@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from sklseq._lib.drafts import draft
+
 MAGIC = b"SKLSEQ\0\0"
 # Older versions misread weights of transition features, and give the labels of best paths only.
 FIRST_VERSION, PAIRS_VERSION, MARGINAL_VERSION = 1, 2, 3
@@ -57,18 +59,9 @@ def write_model(path: Any, model: Any, version: int = FIRST_VERSION) -> None:
 
 def write_file(path: Any, data: bytes) -> None:
     """Write a temporary file and rename it, so that no incomplete file has the name."""
-    name = new_file_name(path)
-    draft = f"{name}.{os.getpid()}.part"
-    try:
-        with open(draft, "wb") as file:
-            file.write(data)
-        os.replace(draft, name)
-    except OSError as error:  # the error of a full disk has no file name
-        error.filename = os.fspath(path)
-        raise
-    finally:
-        if os.path.exists(draft):
-            os.remove(draft)
+    new_file_name(path)
+    with draft(path) as file:
+        file.write(data)
 
 
 def file_name(path: Any) -> str:

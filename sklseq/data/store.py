@@ -26,10 +26,11 @@ import zipfile
 import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import numpy as np
 from scipy import sparse
+
+from sklseq._lib.drafts import draft
 
 VERSION = 1
 ALIGNMENT = 64
@@ -93,14 +94,9 @@ def write_stored(path: Any, stored: Stored) -> None:
     path = Path(path)
     if path.suffix != ".npz":
         raise ValueError(f"Sequences are saved as .npz files; got {str(path)!r}. Add the suffix.")
-    draft = path.with_name(f".{path.name}.{uuid4().hex[:8]}.part")
-    try:
-        with zipfile.ZipFile(draft, "w", zipfile.ZIP_STORED) as file:
-            for name, array in _members(stored).items():
-                _write_member(file, f"{name}.npy", array)
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with draft(path) as target, zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as file:
+        for name, array in _members(stored).items():
+            _write_member(file, f"{name}.npy", array)
 
 
 def _members(stored: Stored) -> dict[str, np.ndarray]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sklseq._lib.drafts import draft
 from sklseq.data.store import CORRUPT
 from sklseq.data.table_files import TableColumn, TableRows
 
@@ -18,19 +19,6 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 ROWS, LABELS, STAMP = "rows.npy", "labels.npy", "table.json"
-
-
-@contextmanager
-def draft(path: str) -> Iterator[Any]:
-    """A binary file that gets its name when it is complete."""
-    part = f"{path}.{os.getpid()}.part"
-    try:
-        with open(part, "wb") as file:
-            yield file
-        os.replace(part, path)
-    finally:
-        if os.path.exists(part):
-            os.remove(part)
 
 
 def write_blocks(path: str, blocks: Iterator[np.ndarray], dtype: Any = None) -> int:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from sklseq._lib.checks import check_names, is_number
+from sklseq._lib.drafts import draft
 from sklseq._lib.lines import as_lines
 
 Columns = dict[str, list[str]]
@@ -635,11 +636,5 @@ def _replace_file(path: Path, data: bytes) -> None:
     """Write a temporary file, then rename it: readers see either the old file or the new one."""
     if path.suffix in _ENDINGS:
         data = _COMPRESSED[_ENDINGS[path.suffix]][2](data)
-    target = Path(os.path.realpath(path))  # follow symbolic links instead of replacing them
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with draft(path) as file:
+        file.write(data)

@@ -1,0 +1,24 @@
+"""Files that get their name when they are complete."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Any
+
+
+@contextmanager
+def draft(path: Any) -> Iterator[IO[bytes]]:
+    """A binary file that replaces ``path``, which may be a symbolic link, when it is complete."""
+    name = os.path.realpath(path)
+    part = f"{name}.{os.urandom(4).hex()}.part"
+    try:
+        with open(part, "wb") as file:
+            yield file
+        os.replace(part, name)
+    except OSError as error:
+        if error.errno is not None:  # a full disk's error has no file name, others that of the part
+            error.filename = os.fspath(path)
+        raise
+    finally:
+        with suppress(FileNotFoundError):
+            os.remove(part)
