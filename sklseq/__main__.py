@@ -681,8 +681,8 @@ def _checked_columns(columns: list[str] | None, path: str) -> list[str]:
 
 def _read(args: argparse.Namespace, columns: list[str]) -> Iterator[_Sequences]:
     """Yield batches of these columns, and the labels if the file has one more column."""
-    advice = " If its lines are text, add --text." if _could_be_text(args, columns) else ""
     n, is_empty = len(columns), True
+    advice = " If its lines are text, add --text." if args.command == "tag" and n == 1 else ""
     try:
         for batch in conll_batches(_source(args.file), **_format(args)):
             n_found = len(batch.sequences[0])
@@ -711,10 +711,6 @@ def _read_text(args: argparse.Namespace, column: str) -> Iterator[_Sequences]:
     for number, lines in _arrived_lines(args):
         X = [{column: line.split()} for line in lines]
         yield _Sequences(X if args.labels else [x for x in X if x[column]], None, " ", number)
-
-
-def _could_be_text(args: argparse.Namespace, columns: list[str]) -> bool:
-    return args.command == "tag" and len(columns) == 1
 
 
 def _read_filled(args: argparse.Namespace, file: str, **options: Any) -> tuple[list, Any]:

@@ -353,17 +353,13 @@ def uncertainty(
     last, rows = last_step(model, X)
     _check_method(last, "predict_log_proba_sequence")
     if by == "token":
-        return np.array([_mean_entropy(proba) for proba in last.predict_proba(rows)])
+        proba = [p.astype(np.float64) for p in last.predict_proba(rows)]
+        return np.array([float(entr(p).sum() / max(len(p), 1)) for p in proba])
     if by == "entropy":
         _check_method(last, "path_entropy", "CRFTagger")
         return last.path_entropy(rows)
     found = last.predict_nbest(rows, 2 if by == "margin" else n)
     return np.array([_of_best(np.asarray(log_p), by) for _, log_p in found])
-
-
-def _mean_entropy(proba: np.ndarray) -> float:
-    # Mean entropy of the rows; 0 if there are none.
-    return float(entr(proba.astype(np.float64)).sum() / max(len(proba), 1))
 
 
 def _of_best(log_p: np.ndarray, by: str) -> float:

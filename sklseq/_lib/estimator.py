@@ -44,15 +44,11 @@ class EstimatorBase:
         return {**super().__getstate__(), "_sklseq_version": __version__}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        state = self._new_parameters() | state
+        # Parameters that are newer than the saved model get their defaults.
+        parameters = inspect.signature(type(self).__init__).parameters.values()
+        state = {p.name: p.default for p in parameters if p.default is not p.empty} | state
         check_version(state.pop("_sklseq_version", None), type(self).__name__)
         super().__setstate__(state)
-
-    @classmethod
-    def _new_parameters(cls) -> dict[str, Any]:
-        # Defaults of parameters that are newer than a saved model.
-        given = inspect.signature(cls.__init__).parameters.values()
-        return {p.name: p.default for p in given if p.default is not p.empty}
 
 
 class LabellerBase(EstimatorBase):

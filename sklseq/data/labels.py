@@ -325,6 +325,18 @@ def read_classes(classes: Any) -> NDArray:
     return unique_labels(as_label_sequences([classes], "classes")[0])
 
 
+def classes_of_parts(classes: Any, known: NDArray | None) -> NDArray:
+    """Labels of ``partial_fit``: those of the argument in the first call, later the known ones."""
+    if known is None and classes is None:
+        raise ValueError("The first call of partial_fit needs classes, all labels there are.")
+    given = known if classes is None else read_classes(classes)
+    if known is not None and not np.array_equal(given, np.sort(known)):
+        raise ValueError(
+            f"classes must be those of the first call, {known.tolist()}; got {given.tolist()}."
+        )
+    return given if known is None else known
+
+
 def encode_labels(
     flat: NDArray, classes: ArrayLike, offsets: NDArray[np.integer] | None = None,
     rows: NDArray[np.integer] | None = None, first: tuple[int, int] = (0, 0),

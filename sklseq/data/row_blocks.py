@@ -163,11 +163,6 @@ class RowBlocks:
         """Whether the source is an iterator, which can be read once."""
         return isinstance(self.source, Iterator)
 
-    @property
-    def _refills(self) -> bool:
-        """Whether the source may fill the memory of a block again when it gives the next one."""
-        return self.path is None and not self.random_access and type(self.source) is not list
-
     def __repr__(self) -> str:
         return f"RowBlocks({type(self.source).__name__})"
 
@@ -354,7 +349,9 @@ def iterate_blocks(
     blocks = _checked(parts, where, finite, width)
     if not source.random_access and source.limits != (0, None):
         blocks = _within(blocks, *source.limits)
-    return recut(blocks, block_rows, copied=source._refills)
+    # Other sources may fill the memory of a block again when they give the next one.
+    keeps = source.random_access or source.path is not None or type(source.source) is list
+    return recut(blocks, block_rows, copied=not keeps)
 
 
 def _within(blocks: Iterator, first: int, last: int | None) -> Iterator:

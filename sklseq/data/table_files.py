@@ -89,12 +89,9 @@ def _open_text(path: str) -> Any:
     return opened(path, "rt", encoding="utf-8", newline=None)
 
 
-def _delimiter(path: str) -> str:
-    return next(mark for suffix, mark in TEXT.items() if path.lower().endswith(suffix))
-
-
 def _cells(lines: list[str], path: str, columns: list[int] | None, dtype: Any) -> np.ndarray:
-    given = {"delimiter": _delimiter(path), "quotechar": '"', "comments": None, "ndmin": 2}
+    delimiter = next(mark for suffix, mark in TEXT.items() if path.lower().endswith(suffix))
+    given = {"delimiter": delimiter, "quotechar": '"', "comments": None, "ndmin": 2}
     return np.loadtxt(lines, dtype=dtype, usecols=columns, **given)
 
 

@@ -160,7 +160,9 @@ def gram_matrix(kernel: RowKernel, rows: Any, cache_size: float) -> np.ndarray:
             "scikit-learn's Nystroem."
         )
     if kernel.kernel == "precomputed":
-        gram = _precomputed(rows)
+        _check_square(rows)
+        dense = rows.toarray() if sparse.issparse(rows) else rows
+        gram = np.ascontiguousarray(dense, dtype=np.float64)
     else:
         gram = np.empty((n, n))
         step = max(1, BLOCK // max(n, 1))
@@ -280,12 +282,6 @@ def gram_factor(gram: np.ndarray) -> np.ndarray:
         if not failed:
             break
     return factor
-
-
-def _precomputed(rows: Any) -> np.ndarray:
-    _check_square(rows)
-    dense = rows.toarray() if sparse.issparse(rows) else rows
-    return np.ascontiguousarray(dense, dtype=np.float64)
 
 
 def _check_square(rows: Any) -> None:

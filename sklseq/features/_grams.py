@@ -133,7 +133,7 @@ class GramPlan(NamedTuple):
         flags = sorted({t.flag for t in templates if not t.parts})
         offsets = [offset for t in templates for _, offset in t.parts]
         # A place may be beyond the ends of a sequence, where rows have marks.
-        least = int(any(map(_has_place, columns)))
+        least = int(any((command := command_of(c)) and command.place is not None for c in columns))
         padding = max([least] + [-o for o in offsets]), max([least] + offsets)
         grams: dict[tuple[int, int, int], int] = {}
         nodes = []
@@ -176,11 +176,6 @@ class GramPlan(NamedTuple):
             k = self.nodes[:j].count(node)
             rows.append((node, shift, starts[node] + k, widths[node]))
         return np.array(rows, dtype=np.int64).reshape(-1, 4)
-
-
-def _has_place(name: str) -> bool:
-    command = command_of(name)
-    return command is not None and command.place is not None
 
 
 def number_grams(codes: np.ndarray, plan: GramPlan) -> list[np.ndarray]:

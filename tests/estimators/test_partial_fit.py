@@ -148,7 +148,7 @@ def test_bad_first_calls(arguments, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda X, y: (X, y, ["a", "b"]), "classes must be the same as in the first call"),
+        (lambda X, y: (X, y, ["a", "b"]), "classes must be those of the first call"),
         (lambda X, y: ([x[:, :5] for x in X], y), "5 features"),
         (lambda X, y: (X, [np.full(len(v), "z") for v in y]), "'z'"),
     ],

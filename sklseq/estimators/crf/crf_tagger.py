@@ -488,15 +488,13 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         if in_blocks(X):
             vars(self).update(fit_blocks(self, X, y, classes, sample_weight))
             return self
-        rows = self._known_columns(X) if hasattr(self, "coef_") else None
+        rows = None
+        if hasattr(self, "coef_"):
+            rows = self._read(X)
+            warn_new_attributes(self, X)
         squares = getattr(self, "_squares", None)
         vars(self).update(fit_batch(self, rows, X, y, classes, sample_weight, squares))
         return self
-
-    def _known_columns(self, X: SequencesLike) -> Sequences:
-        rows = self._read(X)
-        warn_new_attributes(self, X)
-        return rows
 
     # ------------------------------------------------------------------ labels
 

@@ -69,7 +69,8 @@ def solve_growing(problem: Any, kept: np.ndarray) -> SolverResult:
         last = len(left) == 1
         growth.train(left[0] * (1 - SHARE) if last else left[0])
         rest = growth.rest()
-        if growth.exhausted or (last and rest.sum() <= SHARE * problem.tol * abs(growth.value)):
+        ended = growth.n_iter >= problem.max_iter or growth.message == "callback"
+        if ended or (last and rest.sum() <= SHARE * problem.tol * abs(growth.value)):
             del growth.part.f
             return growth.result(rest)
         left = left[1:] or left
@@ -108,11 +109,6 @@ class Growth:
             if before.part.pairs:
                 self.n_before = before.n_before + before.n_iter
             self.part = self._part(before.part, before.at)
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether no iteration is left, or a callback stopped training."""
-        return self.n_iter >= self.problem.max_iter or self.message == "callback"
 
     def _part(self, before: Any, at: np.ndarray) -> Any:
         # The problem of the set; continues ``before``, whose weights are at ``at``.

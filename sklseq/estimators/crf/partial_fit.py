@@ -18,10 +18,10 @@ from sklseq.data.labels import (
     as_label_sequences,
     check_counts,
     check_lengths,
+    classes_of_parts,
     cut_rows,
     different_lengths,
     encode_labels,
-    read_classes,
 )
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
 from sklseq.data.row_blocks import BLOCK_ROWS, with_last
@@ -83,7 +83,8 @@ def fit_batch(
     sums of squared gradients of earlier batches. With ``place``, the sequences are pieces of a
     block at this position, and y has its labels; pieces have no first and last labels.
     """
-    rows, classes = _first_batch(X, classes) if rows is None else _next_batch(tagger, rows, classes)
+    classes = classes_of_parts(classes, None if rows is None else tagger.classes_)
+    rows = _first_rows(X) if rows is None else rows
     check_not_empty(rows)
     roles = _roles(tagger, rows)
     rows = Sequences(sparse.csr_matrix(rows.rows), rows.offsets)
@@ -219,29 +220,14 @@ def _check_labels(
     )
 
 
-def _next_batch(
-    tagger: Any, rows: Sequences, classes: ArrayLike | None
-) -> tuple[Sequences, np.ndarray]:
-    if classes is not None and not np.array_equal(read_classes(classes), np.sort(tagger.classes_)):
-        raise ValueError(
-            f"classes must be the same as in the first call, {tagger.classes_.tolist()}; got "
-            f"{read_classes(classes).tolist()}."
-        )
-    return rows, tagger.classes_
-
-
-def _first_batch(X: SequencesLike, classes: ArrayLike | None) -> tuple[Sequences, np.ndarray]:
-    if classes is None:
-        raise ValueError(
-            "The first call of partial_fit needs classes: all labels that can ever occur."
-        )
+def _first_rows(X: SequencesLike) -> Sequences:
     rows, vectorizer = read_sequences(X, fit=True)
     if vectorizer is not None:
         raise ValueError(
             "partial_fit needs the same columns in each batch, which attributes of one batch do "
             "not determine; extract them with a fitted transformer, or one with n_features=2**k."
         )
-    return rows, read_classes(classes)
+    return rows
 
 
 def _attributes_after(
@@ -269,9 +255,11 @@ def _attributes_after(
             "The steps of partial_fit diverged, and the weights are as before the call; "
             "scale the features, e.g. by PerToken(MaxAbsScaler())."
         )
-    vectorizer = getattr(tagger, "vectorizer_", None)
+    vectorizer, features = getattr(tagger, "vectorizer_", None), scores.features
+    state, _, chain, of_triples = stochastic.squares
+    of_features = () if features is None else (features.triples, of_triples)
     return fitted_attributes(scores, stochastic.w, classes, vectorizer) | {
-        "_squares": _squares_after(stochastic),
+        "_squares": (state, chain, *of_features),
         "n_seen_": before + len(order),
         "n_iter_": getattr(tagger, "n_iter_", 0) + 1,
         "solver_": "adagrad",
@@ -295,12 +283,6 @@ def _set_squares_of_triples(
         sums = np.full(len(known), FITTED)
     kept = np.isin(known, triples)
     of_triples[np.searchsorted(triples, known[kept])] = sums[kept]
-
-
-def _squares_after(stochastic: StochasticLikelihood) -> tuple:
-    state, _, chain, of_triples = stochastic.squares
-    features = stochastic.scores.features
-    return (state, chain) if features is None else (state, chain, features.triples, of_triples)
 
 
 def squares_of_columns(squares: tuple, kept: np.ndarray, n_labels: int) -> tuple:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sklseq.data.labels import read_classes
+from sklseq.data.labels import classes_of_parts
 from sklseq.data.sequences import training_weights
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.hmsvm.margin_problem import MarginProblem
@@ -65,7 +65,8 @@ def fit_batch(
 ) -> dict:
     """The attributes of ``tagger`` after one pass over a batch."""
     updates = getattr(tagger, UPDATES, None)
-    _check_batch(tagger, classes, updates)
+    _check_batch(tagger, updates)
+    classes = classes_of_parts(classes, getattr(tagger, "classes_", None))
     before = None if updates is None else Updates(*updates)
     known = None if before is None else before.triples
     source = _read(tagger, X, y, classes, sample_weight)
@@ -101,7 +102,7 @@ def _generator(seed: Any, before: Updates | None):
     return as_generator([int(seed), 0 if before is None else before.n])
 
 
-def _check_batch(tagger: Any, classes: ArrayLike | None, updates: tuple | None) -> None:
+def _check_batch(tagger: Any, updates: tuple | None) -> None:
     if tagger.solver != "perceptron" or tagger.kernel != "linear":
         raise ValueError(
             "partial_fit needs solver='perceptron' and kernel='linear', which keep no sequences; "
@@ -118,29 +119,18 @@ def _check_batch(tagger: Any, classes: ArrayLike | None, updates: tuple | None) 
             "average must stay as in the first call of partial_fit, from which on sums for the "
             f"average are kept or not; got {tagger.average!r}."
         )
-    if not fitted and classes is None:
-        raise ValueError("The first call of partial_fit needs classes, all labels there are.")
-    if fitted and classes is not None:
-        given = read_classes(classes)
-        if not np.array_equal(given, tagger.classes_):
-            raise ValueError(
-                f"classes must be those of the first call, {tagger.classes_.tolist()}; got "
-                f"{given.tolist()}."
-            )
 
 
 def _read(tagger: Any, X, y, classes, sample_weight) -> RowSource:
-    known = getattr(tagger, "classes_", None)
-    vectorizer = getattr(tagger, "vectorizer_", None)
-    rows, found = read_sequences(X, vectorizer, fit=known is None)
-    if known is not None:
+    fitted, vectorizer = hasattr(tagger, "classes_"), getattr(tagger, "vectorizer_", None)
+    rows, found = read_sequences(X, vectorizer, fit=not fitted)
+    if fitted:
         warn_new_attributes(tagger, X)
-    if known is not None and rows.shape[1] != tagger.n_features_in_:
+    if fitted and rows.shape[1] != tagger.n_features_in_:
         origin = "the first call of partial_fit had"
         raise other_width(rows.shape[1], tagger.n_features_in_, origin)
     weights = training_weights(sample_weight, len(rows))
-    labels = read_classes(classes) if known is None else known
-    source = RowSource.of_rows(rows, y, weights, found if known is None else vectorizer, labels)
+    source = RowSource.of_rows(rows, y, weights, vectorizer if fitted else found, classes)
     source.given = rows, weights
     return source
 

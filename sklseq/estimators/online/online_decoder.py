@@ -458,11 +458,6 @@ class OnlineDecoder(
             raise ValueError(not_a_table("The output of OnlineDecoder.transform"))
         return super().set_output(predict=predict)
 
-    def _chooser(self, tagger: Any) -> Any:
-        # The estimator whose `set_output` holds.
-        chosen = "predict" in getattr(self, "_sklearn_output_config", {})
-        return self if chosen else tagger
-
     def predict(self, X: SequencesLike) -> list[list[Any]]:
         """Labels of whole sequences as a stream would give them.
 
@@ -478,7 +473,8 @@ class OnlineDecoder(
             the tagger an object array of arrays.
         """
         tagger = tagger_of(self._fitted())[1]
-        chooser = self._chooser(tagger)
+        # The estimator whose `set_output` holds.
+        chooser = self if "predict" in getattr(self, "_sklearn_output_config", {}) else tagger
         if decodes_segments(tagger):
             return as_chosen(chooser, self._decode_segments(X).labels)
         if in_blocks(X):

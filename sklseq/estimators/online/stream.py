@@ -132,12 +132,6 @@ def alone(method: Method) -> Method:
     return cast(Method, call)
 
 
-def _check_clock(max_wait: Any, clock: Any) -> None:
-    check_number("max_wait", max_wait, optional=True)
-    if not callable(clock):
-        raise ValueError(f"clock must be a function that returns the time; got {clock!r}.")
-
-
 class OnlineStream:
     """One sequence that arrives item by item; :meth:`~sklseq.OnlineDecoder.stream` makes it.
 
@@ -181,7 +175,9 @@ class OnlineStream:
         max_wait: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
-        _check_clock(max_wait, clock)
+        check_number("max_wait", max_wait, optional=True)
+        if not callable(clock):
+            raise ValueError(f"clock must be a function that returns the time; got {clock!r}.")
         self._model = model
         self._transformers, self._tagger = tagger_of(model.estimator)
         self._fingerprint, self._chain = shared_chain(self._tagger.potentials([]))

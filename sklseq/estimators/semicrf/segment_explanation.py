@@ -49,7 +49,8 @@ def segment_terms(
             pair = f"{labels[before]} → {labels[k]}"
             terms.append((pair, segmenter.transition_[before, k]))
             if starts is not None:
-                terms += _pair_terms(starts[[i]], coef[:, [before * L + k]], names, pair)
+                scores = starts[[i]].toarray()[0] * coef[:, [before * L + k]].toarray()[:, 0]
+                terms += [(f"{names[c]}, {pair}", scores[c]) for c in np.flatnonzero(scores)]
         if j == X.lengths[0]:
             terms.append((f"{labels[k]} → end", segmenter.end_[k]))
         kept = [(str(name), float(score)) for name, score in terms if score != 0]
@@ -63,9 +64,3 @@ def _features_of(X: SegmentPotentials, i: int, j: int) -> np.ndarray:
     starts = np.where(X.kind & 2, X.start >= i, X.start == i)
     stops = np.where(X.kind & 1, X.stop <= j, X.stop == j)
     return np.asarray(X.rows[X.row[starts & stops]].sum(axis=0)).ravel()
-
-
-def _pair_terms(row: Any, weights: Any, names: np.ndarray, pair: str) -> list[tuple[str, float]]:
-    values, weights = row.toarray()[0], weights.toarray()[:, 0]
-    columns = np.flatnonzero(values * weights)
-    return [(f"{names[c]}, {pair}", values[c] * weights[c]) for c in columns]

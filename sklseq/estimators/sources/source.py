@@ -32,8 +32,8 @@ from sklseq.objectives.likelihood.label_curvature import (
 )
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.row_curvature import (
+    MOST_EXACT,
     exact_curvature,
-    has_exact,
     has_row_curvature,
     row_curvature,
 )
@@ -299,4 +299,4 @@ class RowSource(Source):
             return []
         rough = partial(row_curvature, likelihood, self.X)
         exact = partial(exact_curvature, likelihood)
-        return [rough, exact] if has_exact(likelihood.scores) else [rough]
+        return [rough, exact] if likelihood.scores.n_weights <= MOST_EXACT else [rough]

@@ -365,7 +365,11 @@ def _solve_paths(tagger, sample: Sample, allowed: Constraints, cost) -> Solution
     sides = [moments.b]
     if cost is not None:
         sides.append(moments.loss_covariance(cost))
-    result = _solve_moments(tagger, moments, np.stack(sides, axis=1))
+    B = np.stack(sides, axis=1)
+    if tagger.moments == "dp" or _is_direct(tagger, len(B)):
+        result = solve_dense(moments.matrix(), B, moments.ridge)
+    else:
+        result = _conjugate_gradients(tagger, moments, B)
     w, multiplier = result.w[:, 0], 1.0
     if cost is not None:
         with_loss = result.w[:, 1]
@@ -385,12 +389,6 @@ def _path_moments(tagger, sample: Sample, allowed: Constraints):
         rng = as_generator(tagger.random_state)
         return SampledMoments(sample, ridge, allowed, int(tagger.n_paths), rng)
     return AllowedMoments(sample, ridge, allowed)
-
-
-def _solve_moments(tagger, moments, sides: np.ndarray) -> SolverResult:
-    if tagger.moments == "dp" or _is_direct(tagger, len(sides)):
-        return solve_dense(moments.matrix(), sides, moments.ridge)
-    return _conjugate_gradients(tagger, moments, sides)
 
 
 def _conjugate_gradients(tagger, system, sides: np.ndarray, start=None) -> SolverResult:

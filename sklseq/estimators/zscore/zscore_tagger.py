@@ -17,7 +17,7 @@ from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import check_plain_parameters, set_fitted
 from sklseq._lib.threads import check_n_jobs
 from sklseq.data.constraints import Constraints, resolve_constraints
-from sklseq.data.labels import encode_labels, read_classes, read_labels
+from sklseq.data.labels import classes_of_parts, encode_labels, read_labels
 from sklseq.data.sequences import (
     check_not_empty,
     check_sample_weight,
@@ -506,7 +506,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         """
         self._check_parameters()
         known = getattr(self, "classes_", None)
-        self._check_partial(classes, known)
+        self._check_partial(known)
+        classes = classes_of_parts(classes, known)
         if known is not None and _is_empty(X) and _is_empty(y):
             return self._solve_anew(known)
         before = None if known is None else self._extended(X)
@@ -519,7 +520,6 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         labels = read_labels(y, rows)
         check = training_weights if known is None else check_sample_weight
         weights = check(sample_weight, len(rows))
-        classes = read_classes(classes) if known is None else known
         cost = resolve_loss(self.loss, classes)
         codes = encode_labels(labels, classes, rows.offsets)
         if not weights @ rows.lengths:  # only in a later call
@@ -543,7 +543,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         self._fit_statistics(self._sums(), cost, classes, self.vectorizer_, self.coef_.dtype)
         return self
 
-    def _check_partial(self, classes: Any, known) -> None:
+    def _check_partial(self, known: Any) -> None:
         if self.moments != "exact" or self.constraints is not None or self.separate:
             raise ValueError(
                 "partial_fit needs moments='exact', constraints=None and separate=False, as "
@@ -564,21 +564,10 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
                 "partial_fit keeps sums only, and refine and probability=True need sequences; use "
                 "fit, or to_crf(X, y) afterwards."
             )
-        if known is None and classes is None:
-            raise ValueError("The first call of partial_fit needs classes, all labels there are.")
         if known is not None and not hasattr(self, STATISTICS[0]):
             raise ValueError(
                 "partial_fit cannot go on from fit, which keeps no sums; train with partial_fit "
                 "from the start, on a clone of this estimator."
-            )
-        if (
-            known is not None
-            and classes is not None
-            and not np.array_equal(read_classes(classes), known)
-        ):
-            raise ValueError(
-                f"classes must be those of the first call, {known.tolist()}; got "
-                f"{np.asarray(classes).tolist()}."
             )
 
     def _extended(self, X: SequencesLike) -> DictFeatures | None:

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from sklseq._lib.tiny import TINY
 from sklseq.data.sequences import Sequences
@@ -89,7 +88,9 @@ def label_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurva
 
     def fill(j: int) -> None:
         kept, block = np.flatnonzero(p[:, j] > CERTAIN), blocks[j]
-        _add_gram(rows[kept], np.ascontiguousarray(p[kept, j]), block)
+        of_label, weights = rows[kept], np.ascontiguousarray(p[kept, j])
+        indptr, indices = of_label.indptr.astype(np.int64), of_label.indices.astype(np.int32)
+        _linear.weighted_gram(indptr, indices, of_label.data, weights, block)
         block += np.tril(block, -1).T
 
     f.threads.map(fill, range(L))
@@ -167,11 +168,6 @@ def _sampled(f: LogLikelihood, X: Sequences, w: np.ndarray) -> tuple[np.ndarray,
         rows.append(np.arange(block.first, block.last)[some])
         p.append(size * np.maximum(1 - size / np.maximum(weight, TINY), 0))
     return np.concatenate(rows), np.concatenate(p)
-
-
-def _add_gram(rows: sparse.csr_matrix, weights: np.ndarray, out: np.ndarray) -> None:
-    indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
-    _linear.weighted_gram(indptr, indices, rows.data, weights, out)
 
 
 def _places(scores: ScoreMap, frequent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -82,7 +82,9 @@ class LongHessian:
         bc, tangents, spans = self.bc, BlockTangents(self.bc, direction), sequence.spans()
         n, L, kept = len(spans), bc.n_labels, []
         before, F = np.empty((n + 1, bc.width)), np.zeros((n + 1, bc.width))
-        log_z, whole = 0.0, sequence.first_whole(spans, self._kept_rows(sequence))
+        # Four arrays are kept: alpha, its factor, A and the change of the scores.
+        n_kept = min(sequence.keep, KEPT) / (32 * bc.width)
+        log_z, whole = 0.0, sequence.first_whole(spans, n_kept)
 
         def ahead(k: int) -> tuple:
             # Block k: its rows, its filter, the change of its scores, and A of its rows.
@@ -115,10 +117,6 @@ class LongHessian:
             rows.collect(dpsi, 0, counts.state)
         counts.start += dpsi[0]
         return whole_log_z
-
-    def _kept_rows(self, sequence) -> float:
-        # Four arrays are kept: alpha, its factor, A and the change of the scores.
-        return min(sequence.keep, KEPT) / (32 * self.bc.width)
 
     def _filter(self, rows, number: int, k: int, before, last: bool, buffer) -> tuple:
         # Filter of block k and its part of log Z: kept from the product before, or computed.

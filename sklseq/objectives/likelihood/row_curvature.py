@@ -30,11 +30,6 @@ def has_row_curvature(scores: ScoreMap) -> bool:
     return few and scores.features is None
 
 
-def has_exact(scores: ScoreMap) -> bool:
-    """Whether weights are so few that the exact Hessian is cheap enough."""
-    return scores.n_weights <= MOST_EXACT
-
-
 class Marginals(NamedTuple):
     """Of the rows of a block; 0 for the rows before the first and after the last of a sequence."""
 

@@ -114,11 +114,11 @@ class ShardedLogLikelihood(SumOfParts):
 
     def each_part(self, work: Callable[[LogLikelihood], Any]) -> list:
         """``work(part)`` of all shards; beside those kept, one is in memory at a time."""
-        return [self._on_part(k, work) for k in self.shards.filled]
-
-    def _on_part(self, k: int, work: Callable[[LogLikelihood], Any]) -> Any:
-        with self.part(k) as part:
-            return work(part)
+        found = []
+        for k in self.shards.filled:
+            with self.part(k) as part:
+                found.append(work(part))
+        return found
 
     @contextmanager
     def part(self, k: int) -> Iterator[LogLikelihood]:

@@ -217,7 +217,10 @@ class StochasticLikelihood(LatticeState):
                 tuple(part[at].reshape(-1) for part in (one.copies, one.squares, one.stamps))
                 for one in others
             ]
-            scale = self._scale_of(at)
+            # 1 / largest magnitude of the features of this one of the four arrays of weights.
+            scale = np.zeros(0)
+            if self.scale is not None and at != CHAIN:
+                scale = self.scale[at - (at > CHAIN)]
             given = (x.reshape(-1), G.reshape(-1), stamp), copies, scale
             per_scale = len(stamp) // max(len(scale), 1)
             jobs += [
@@ -225,12 +228,6 @@ class StochasticLikelihood(LatticeState):
                 for span in spans(len(stamp), 1 + len(stamp) // PIECE)
             ]
         self.threads.map(lambda job: _descent.merge(*job), jobs)
-
-    def _scale_of(self, at: int) -> np.ndarray:
-        # 1 / largest magnitude of the features of one of the four arrays of weights.
-        if self.scale is None or at == CHAIN:
-            return np.zeros(0)
-        return self.scale[at - (at > CHAIN)]
 
     def forget(self) -> None:
         """Reduce the sums of squared gradients by a fifth of their excess over 4.

@@ -436,7 +436,9 @@ class StructuredHinge:
             factor, most = np.ones(len(mass)), float(np.maximum(limit, 1).min())
             factor[mass > 0] = np.minimum(limit, 1)
             paths.alpha[:] *= factor[paths.sequence]
-        self._hold(self._as_wrong_rows(paths))
+        path, rows = path_rows(paths.sequence, self.offsets)
+        at = np.flatnonzero(paths.labels != self.y[rows])
+        self._hold(WrongRows(paths.sequence, paths.alpha, path[at], rows[at], paths.labels[at]))
         self._add_weights(paths)
         self._multiply_dual(most)
 
@@ -450,11 +452,6 @@ class StructuredHinge:
         free = allowed.start[labels[first]] & allowed.end[labels[last]]
         free &= np.bincount(owner[inside], barred, n) == 0
         return np.flatnonzero(wrong & free & np.isin(paths.sequence, self.blocks))
-
-    def _as_wrong_rows(self, paths: SupportPaths) -> WrongRows:
-        path, rows = path_rows(paths.sequence, self.offsets)
-        wrong = np.flatnonzero(paths.labels != self.y[rows])
-        return WrongRows(paths.sequence, paths.alpha, path[wrong], rows[wrong], paths.labels[wrong])
 
     def _hold(self, paths: WrongRows) -> None:
         # Makes these paths, of the blocks that are bound, the working sets.

@@ -262,18 +262,14 @@ class EliminatedRidge:
         solution[-1, :n] = mV - self.levels.T @ V
         return solution
 
-    def _add_frequent(self, W: np.ndarray, a: int, b: int, out: np.ndarray) -> None:
-        # out += H W on the rows a to b - 1.
-        H = self.frequent
-        _linear.gather_rows(H.indptr[a : b + 1], H.indices, H.data, W, out, 0, b - a, out, 1.0)
-
     def _transposed(self, V: np.ndarray, ridge: float = 0.0) -> np.ndarray:
         # Rᵀ d (residual + H V) + ridge · padded; the residual is left as it is multiplied.
-        W = np.ascontiguousarray(V, dtype=self.dtype)
+        W, H = np.ascontiguousarray(V, dtype=self.dtype), self.frequent
 
         def work(a: int, b: int, buffer: np.ndarray) -> None:
             block = self.residual[a:b]
-            self._add_frequent(W, a, b, block)
+            indptr = H.indptr[a : b + 1]  # block += H W
+            _linear.gather_rows(indptr, H.indices, H.data, W, block, 0, b - a, block, 1.0)
             block *= self.scales[a:b]
             self.rest.collect(block, a, buffer)
 

@@ -85,11 +85,6 @@ def _present(rows) -> sparse.csr_matrix:
     return sparse.csr_matrix(rows != 0, dtype=np.float64)
 
 
-def _together(rows) -> np.ndarray:
-    present = _present(rows)
-    return (present.T @ present).toarray() > 0
-
-
 def count_programs(rows, n_labels: int, *, free: bool, with_loss: bool) -> int:
     """Number of dynamic programs for all covariances; these give the means as well."""
     M, L = rows.shape[1], n_labels
@@ -143,7 +138,8 @@ class DynamicPrograms:
     def _covariances(self) -> None:
         n = len(self.features.q)
         if self.free:
-            together = _together(self.sample.rows)
+            present = _present(self.sample.rows)
+            together = (present.T @ present).toarray() > 0
             kinds = classes_of_pairs(self.features, together, self.sample.n_labels)
         else:
             kinds = np.arange(n * n).reshape(n, n)
