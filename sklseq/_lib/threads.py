@@ -1,13 +1,11 @@
 """Thread pool for work that releases the GIL, sized like scikit-learn's ``n_jobs``."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import current_process
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from joblib import effective_n_jobs, parallel_config
@@ -102,7 +100,7 @@ class Threads:
         """
         return threadpool_limits(1, "blas") if self.n > 1 else nullcontext()
 
-    def __enter__(self) -> Threads:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

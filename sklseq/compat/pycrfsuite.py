@@ -3,14 +3,12 @@
 >>> from sklseq.compat import pycrfsuite
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -167,7 +165,7 @@ class Tagger:
         self._forget([])
 
     @classmethod
-    def of(cls, decoder: Decoder) -> Tagger:
+    def of(cls, decoder: Decoder) -> Self:
         """Make a tagger from a loaded model.
 
         Parameters
@@ -185,7 +183,7 @@ class Tagger:
     def _forget(self, items: list) -> None:
         self._sequence, self._marginals = items, None
 
-    def open(self, name: str | os.PathLike[str]) -> contextlib.closing[Tagger]:
+    def open(self, name: str | os.PathLike[str]) -> contextlib.closing[Self]:
         """Read a model file.
 
         Parameters
@@ -204,7 +202,7 @@ class Tagger:
         self._forget([])
         return contextlib.closing(self)
 
-    def open_inmemory(self, value: bytes) -> contextlib.closing[Tagger]:
+    def open_inmemory(self, value: bytes) -> contextlib.closing[Self]:
         """Read the content of a model file.
 
         Parameters

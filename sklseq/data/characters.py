@@ -1,10 +1,8 @@
 """Tokens of texts: lists that users give for each sequence, and the characters of each token."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from sklseq.data.sequences import Sequences
 from sklseq.data.tables import is_list, is_table, list_sequences
@@ -94,9 +92,7 @@ class SequenceTokens(NamedTuple):
     offsets: list | None
 
     @classmethod
-    def of(
-        cls, X: Any, tokens: Any, texts: Any, offsets: Any, required: bool = True
-    ) -> SequenceTokens:
+    def of(cls, X: Any, tokens: Any, texts: Any, offsets: Any, required: bool = True) -> Self:
         """Read the arguments of :func:`sklseq.inspection.extract`; tokens are in X by default.
 
         With ``required=False``, X may hold no tokens if there are no texts.

@@ -1,9 +1,7 @@
 """Labels of sequences, read in blocks; some may be unknown, or sets of labels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -126,7 +124,7 @@ class CodedLabels(NamedTuple):
     table: np.ndarray
 
     @classmethod
-    def read(cls, y: Any, weights: np.ndarray, joined: bool = True) -> CodedLabels:
+    def read(cls, y: Any, weights: np.ndarray, joined: bool = True) -> Self:
         """Read the labels of sequences in blocks once; sequences of weight 0 get no codes.
 
         ``joined``: whether sets of all labels get the code of any label.

@@ -3,10 +3,8 @@
 At any row, y holds a label; None, NaN or pandas.NA, if it is unknown; or a set of possible labels.
 """
 
-from __future__ import annotations
-
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -38,7 +36,7 @@ class AllowedLabels(NamedTuple):
     table: np.ndarray
 
     @classmethod
-    def all(cls, n_labels: int) -> AllowedLabels:
+    def all(cls, n_labels: int) -> Self:
         """Return codes that allow every label at every row."""
         return cls(np.zeros(0, dtype=np.int32), np.ones((0, n_labels), dtype=bool))
 
@@ -72,7 +70,7 @@ class AllowedLabels(NamedTuple):
             choices[code] = frozenset(classes[self.table[code]].tolist())
         return choices
 
-    def join_any(self) -> AllowedLabels:
+    def join_any(self) -> Self:
         """Replace the codes of sets of all labels by the code of any label, n_labels."""
         L, code = self.n_labels, np.arange(len(self.table), dtype=np.int32)
         code[L + 1 :][self.table[L + 1 :].all(axis=1)] = L
@@ -97,9 +95,7 @@ class PartialLabels(NamedTuple):
     offsets: np.ndarray
 
     @classmethod
-    def read(
-        cls, y: Any, X: Any = None, name: str = "y", first: tuple[int, int] = (0, 0)
-    ) -> PartialLabels:
+    def read(cls, y: Any, X: Any = None, name: str = "y", first: tuple[int, int] = (0, 0)) -> Self:
         """Read the labels of a user and check them against the lengths of X.
 
         ``first``: numbers of the first sequence and of its first row, in error messages.

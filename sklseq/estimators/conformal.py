@@ -1,9 +1,7 @@
 """Conformal prediction: sets of labels that contain the true label with a given probability."""
 
-from __future__ import annotations
-
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn import config_context
@@ -167,9 +165,7 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         self.allow_empty = allow_empty
         self.random_state = random_state
 
-    def fit(
-        self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
-    ) -> ConformalTagger:
+    def fit(self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train the estimator on one part of the sequences, and calibrate with the other.
 
         Parameters
@@ -235,7 +231,7 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
             )
         return np.asarray(train).tolist(), np.asarray(aside).tolist()
 
-    def _calibrate(self, estimator: Any, X: Any, y: Any, weights: np.ndarray) -> ConformalTagger:
+    def _calibrate(self, estimator: Any, X: Any, y: Any, weights: np.ndarray) -> Self:
         if not hasattr(estimator, "predict_proba"):
             raise TypeError(
                 f"{type(estimator).__name__} has no predict_proba; use a CRFTagger, or a pipeline "

@@ -1,13 +1,11 @@
 """Search over penalties in one ``fit``: cross-validation along paths of models."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from scipy.stats import rankdata
@@ -57,7 +55,7 @@ class Data(NamedTuple):
     vectorizer: Any
 
     @classmethod
-    def read(cls, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None) -> Data:
+    def read(cls, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None) -> Self:
         """Read and check X, y and weights of the user."""
         rows, vectorizer = read_sequences(X, fit=True)
         check_not_empty(rows)

@@ -1,10 +1,8 @@
 """Joined attributes, which are combinations of values of several kinds at fixed offsets."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -84,7 +82,7 @@ class Conjunctions:
         self.parts, self.keys, self.tables, self.n = parts, keys, tables or [], n
 
     @classmethod
-    def of(cls, parsed: list, kinds: list[str]) -> Conjunctions:
+    def of(cls, parsed: list, kinds: list[str]) -> Self:
         """Return conjunctions with the columns of each kind."""
         columns: dict[str, list[int]] = {}
         for j, kind in enumerate(kinds):

@@ -1,8 +1,6 @@
 """Extractor of attributes from the feature dicts and attribute lists of python-crfsuite."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -116,7 +114,7 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
             packed.rows.sum_duplicates()
         return packed
 
-    def restrict(self, support: ArrayLike) -> DictFeatures:
+    def restrict(self, support: ArrayLike) -> Self:
         """Drop attributes; the others keep their order.
 
         Parameters
@@ -141,7 +139,7 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
         names = self.get_feature_names_out()[support].tolist()
         return self._set_vocabulary(dict(zip(names, range(len(names)))))
 
-    def extend(self, X: SequencesLike) -> DictFeatures:
+    def extend(self, X: SequencesLike) -> Self:
         """Add the attributes of further sequences after the known attributes.
 
         Parameters
@@ -172,7 +170,7 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
             self.roles_ = np.concatenate([self.roles_, roles])
         return self
 
-    def _set_vocabulary(self, vocabulary: dict[str, int]) -> DictFeatures:
+    def _set_vocabulary(self, vocabulary: dict[str, int]) -> Self:
         self.vocabulary_, self.n_features_out_ = vocabulary, len(vocabulary)
         self.__dict__.pop("_table", None)
         return self

@@ -5,9 +5,7 @@ from its first value, so that longer templates share the work of shorter ones. A
 code at each position, 0 if it has no value there.
 """
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -32,7 +30,7 @@ class Layout(NamedTuple):
     after: int
 
     @classmethod
-    def of(cls, lengths: np.ndarray, before: int, after: int) -> Layout:
+    def of(cls, lengths: np.ndarray, before: int, after: int) -> Self:
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         starts = offsets[:-1] + before + (before + after) * np.arange(len(lengths))
         n_positions = int(offsets[-1]) + (before + after) * len(lengths)
@@ -128,7 +126,7 @@ class GramPlan(NamedTuple):
     padding: tuple[int, int]
 
     @classmethod
-    def of(cls, templates: list[Template]) -> GramPlan:
+    def of(cls, templates: list[Template]) -> Self:
         columns = list(dict.fromkeys(c for t in templates for c, _ in t.parts))
         flags = sorted({t.flag for t in templates if not t.parts})
         offsets = [offset for t in templates for _, offset in t.parts]

@@ -16,13 +16,11 @@ length, shape, lexicons, functions    EXACT      [i, j)
 ===================================== ========== ==================================
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -169,7 +167,7 @@ class TokenPart(Part):
         self.prefix, self.kind, self.span, self.shift, self.mark = prefix, kind, span, shift, mark
 
     @classmethod
-    def all(cls, start: int, end: int, inside: bool, before: int, after: int) -> list[TokenPart]:
+    def all(cls, start: int, end: int, inside: bool, before: int, after: int) -> list[Self]:
         """Return the parts of the first tokens, the last ones, all tokens, and neighbours."""
         return [
             *(cls(_nth("start", k), OPEN_END, k, k - 1) for k in range(1, start + 1)),

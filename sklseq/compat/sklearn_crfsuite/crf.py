@@ -1,12 +1,10 @@
 """CRF with the interface of that of sklearn-crfsuite."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -138,7 +136,7 @@ trainer_cls : default=None
         y: Iterable[Iterable[str]],
         X_dev: Iterable[Iterable[Any]] | None = None,
         y_dev: Iterable[Iterable[str]] | None = None,
-    ) -> CRF:
+    ) -> Self:
         """Train on labelled sequences.
 
         Parameters

@@ -9,11 +9,9 @@ Numbers are little-endian, 32 bits; weights are doubles. Every size is compared 
 file before memory is allocated, so a corrupt file needs at most a small multiple of its length.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 from scipy import sparse
@@ -121,7 +119,7 @@ class _File(NamedTuple):
     begins: dict[str, int]
 
     @classmethod
-    def read(cls, path: Any, encoding: str) -> _File:
+    def read(cls, path: Any, encoding: str) -> Self:
         name = os.fspath(path)
         "".encode(encoding)  # raises LookupError for an unknown encoding
         with Path(path).open("rb") as file:

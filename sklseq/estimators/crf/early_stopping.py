@@ -1,9 +1,7 @@
 """Early stopping by the score of validation sequences."""
 
-from __future__ import annotations
-
 import copy
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -59,7 +57,7 @@ class EarlyStopping:
         self.tagger = copy.copy(estimator)
 
     @classmethod
-    def of_source(cls, estimator: Any, source: Any) -> EarlyStopping:
+    def of_source(cls, estimator: Any, source: Any) -> Self:
         """Set sequences of a ``Source`` aside."""
         given = source.numbers, source.n_given, source.split
         validation = cls(estimator, source.lengths, source.weights, given)

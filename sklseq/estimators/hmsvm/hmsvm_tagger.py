@@ -1,9 +1,7 @@
 """Hidden Markov support vector machines."""
 
-from __future__ import annotations
-
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -331,9 +329,7 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
     # ------------------------------------------------------------------ training
 
     @with_callbacks(max_subtasks=lambda tagger: tagger.max_iter)
-    def fit(
-        self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
-    ) -> HMSVMTagger:
+    def fit(self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on labelled sequences.
 
         Parameters
@@ -364,7 +360,7 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
                 raise
         return self._set(problem, result)
 
-    def _set(self, problem: MarginProblem, result: SolverResult) -> HMSVMTagger:
+    def _set(self, problem: MarginProblem, result: SolverResult) -> Self:
         warn_one_label(problem.source.classes)
         set_fitted(self, problem.attributes() | problem.outcome(result), FITTED)
         self._warn_convergence(result, problem.source.X.rows)
@@ -429,7 +425,7 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         y: LabelsLike,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
-    ) -> HMSVMTagger:
+    ) -> Self:
         """One pass of the perceptron over a batch of sequences; for the linear kernel.
 
         The weights after P calls with the same data are those of ``fit`` after P passes over them

@@ -1,8 +1,6 @@
 """Scores of the steps of a stream of segments, from the tokens that they depend on."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -40,7 +38,7 @@ class StepScorer:
         self._reads_strings = plain and extractor.n_features_in_ == 1
 
     @classmethod
-    def of(cls, transformers: list, segmenter: Any) -> StepScorer | None:
+    def of(cls, transformers: list, segmenter: Any) -> Self | None:
         """Return the scorer of a pipeline; None if its features or its weights are others."""
         if len(transformers) != 1 or type(transformers[0][1]) is not SegmentFeatures:
             return None

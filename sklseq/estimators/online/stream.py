@@ -1,7 +1,5 @@
 """Stream: online decoding of one sequence whose items arrive one by one."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections import deque
@@ -11,7 +9,7 @@ from copy import copy
 from functools import wraps
 from itertools import takewhile
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, Self, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -616,7 +614,7 @@ class OnlineStream:
         self._set_state(state)
 
     @alone
-    def __copy__(self) -> OnlineStream:
+    def __copy__(self) -> Self:
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))  # the model is shared, as it never changes
         twin._lock = Lock()

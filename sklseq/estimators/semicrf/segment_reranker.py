@@ -1,10 +1,8 @@
 """Reranker of the best segmentations by features of whole segmentations."""
 
-from __future__ import annotations
-
 import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn import config_context
@@ -126,9 +124,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         self.columns = columns
         self.functions = functions
 
-    def fit(
-        self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
-    ) -> SegmentReranker:
+    def fit(self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train a segmenter for each fold, one on all sequences, and the weights w.
 
         Parameters

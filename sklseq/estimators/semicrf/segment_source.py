@@ -1,8 +1,6 @@
 """Training data of a semi-Markov CRF, and checks of its constraints and lengths."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -62,7 +60,7 @@ class SegmentSource:
         y: LabelsLike,
         sample_weight: ArrayLike | None,
         outside: str | None,
-    ) -> SegmentSource:
+    ) -> Self:
         """Read and check the arguments of ``fit``."""
         potentials, vectorizer = read_potentials(X, fit=True)
         check_not_empty(potentials, "step")

@@ -1,10 +1,8 @@
 """Training data in blocks of rows that are read again at each evaluation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -60,7 +58,7 @@ class BlockSource(Source):
         weights: np.ndarray,
         plan: Callable,
         cause: str,
-    ) -> BlockSource:
+    ) -> Self:
         """Return the source of sequences given in blocks, or cut into blocks as they are read."""
         rows = blocks_of(X)
 
@@ -74,7 +72,7 @@ class BlockSource(Source):
         return cls(read, cause, (rows, y))
 
     @classmethod
-    def of_rows(cls, source: RowSource, plan: Plan, cause: str) -> BlockSource:
+    def of_rows(cls, source: RowSource, plan: Plan, cause: str) -> Self:
         """Return the source of sequences in memory whose gradient is computed in blocks."""
         X, codes = source.X, list(cut_rows(source.codes, source.X.offsets))
         labels = CodedLabels(codes, source.classes, source.table)

@@ -3,13 +3,11 @@
 The algorithm is in ``_online.pyx``, its specification in ``tests/reference.py``.
 """
 
-from __future__ import annotations
-
 import numbers
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -52,7 +50,7 @@ class OnlineRule(NamedTuple):
     label_costs: Any = None
 
     @classmethod
-    def checked(cls, *, lag: int | None = None, **parameters: Any) -> OnlineRule:
+    def checked(cls, *, lag: int | None = None, **parameters: Any) -> Self:
         """Rule of checked parameters; ``lag=k`` means "viterbi" with ``max_latency=k``."""
         rule = cls(**parameters)
         rule = rule._replace(label_costs=_as_costs(rule.label_costs, rule.decide))
@@ -67,7 +65,7 @@ class OnlineRule(NamedTuple):
             )
         return rule._replace(strategy="viterbi", max_latency=lag)
 
-    def behind(self, delay: int, name: str = "max_latency") -> OnlineRule:
+    def behind(self, delay: int, name: str = "max_latency") -> Self:
         """The rule for rows that arrive ``delay`` tokens late; ``name`` is for the message."""
         if self.max_latency is None:
             return self

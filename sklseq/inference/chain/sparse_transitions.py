@@ -3,9 +3,7 @@
 ``_sparse.pxd`` has the recursions that use them.
 """
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -101,9 +99,7 @@ class ListedFactors(NamedTuple):
     least: float
 
     @classmethod
-    def of(
-        cls, pairs: PairLists, score: np.ndarray, top: float, floor: float, mix: float
-    ) -> ListedFactors:
+    def of(cls, pairs: PairLists, score: np.ndarray, top: float, floor: float, mix: float) -> Self:
         """Factors of ``score``, and the floor below which their sums count as inaccurate.
 
         No floor is needed if all factors are at least ``mix``. Otherwise the floor is so large that

@@ -1,9 +1,7 @@
 """Online segmentation: the step at which each segment of the best segmentation is certain."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -191,7 +189,7 @@ class StepScores(NamedTuple):
     def of(
         cls, spans: Any, scores: np.ndarray, row: np.ndarray | None = None,
         rows: RowTransitions | None = None,
-    ) -> StepScores:  # fmt: skip
+    ) -> Self:  # fmt: skip
         """Those of potentials with ``scores[row]``; by default, ``scores``."""
         first = np.cumsum(spans.lengths) - spans.lengths
         step = np.repeat(first, np.diff(spans.offsets)) + spans.stop - 1

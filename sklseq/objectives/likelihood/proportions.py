@@ -1,9 +1,7 @@
 """Likelihood with a penalty on label proportions of unlabelled rows (expectation constraints)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -48,7 +46,7 @@ class Proportions(NamedTuple):
     names: list[str]
 
     @classmethod
-    def read(cls, given: Mapping[Any, Any], X: Sequences, classes, vectorizer) -> Proportions:
+    def read(cls, given: Mapping[Any, Any], X: Sequences, classes, vectorizer) -> Self:
         """Read and check the parameter ``label_proportions`` of ``CRFTagger``."""
         of_rows = {label: p for label, p in given.items() if not isinstance(p, Mapping)}
         of_columns = {column: p for column, p in given.items() if isinstance(p, Mapping)}

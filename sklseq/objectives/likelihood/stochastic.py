@@ -1,10 +1,8 @@
 """Stochastic steps on the regularised conditional likelihood, one sequence at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from copy import copy
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -108,7 +106,7 @@ class StochasticLikelihood(LatticeState):
         self.longest, self.inverse_c = longest, np.zeros(longest)
         self.scratch = self.new_scratch(5, 3 * self.scores.width + 2 * self.scores.n_labels)
 
-    def on_rows_of(self, part: LogLikelihood) -> StochasticLikelihood:
+    def on_rows_of(self, part: LogLikelihood) -> Self:
         """View of this object on the sequences of a shard: weights and sums are shared."""
         other = copy(self)
         other.y, other.offsets, other.weights = part.y, part.offsets, part.weights
@@ -186,7 +184,7 @@ class StochasticLikelihood(LatticeState):
             self.n_updates += int(counts.sum())
         return loss
 
-    def _member(self, k: int, arrays: dict) -> StochasticLikelihood:
+    def _member(self, k: int, arrays: dict) -> Self:
         other = self.member(k, arrays)
         other.chain, other.v = other.copies[2:]
         return other

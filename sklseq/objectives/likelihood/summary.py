@@ -1,9 +1,7 @@
 """Summary of training data (labels, columns, magnitudes), and the merge of several summaries."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -76,7 +74,7 @@ class LabelledRows(NamedTuple):
             seed = array_checksum(numbers, seed)
         return seed
 
-    def again(self, checksum: int, column: dict | None, n_features: int) -> LabelledRows:
+    def again(self, checksum: int, column: dict | None, n_features: int) -> Self:
         """These rows with the columns of the whole data; ValueError if the checksum differs."""
         if self.checksum() != checksum:
             raise ValueError(
@@ -166,7 +164,7 @@ class Summary(NamedTuple):
         make = sparse.csr_matrix if self.is_sparse else np.zeros
         return Sequences(make((0, self.n_features), dtype=self.dtype), [0])
 
-    def for_single_sequences(self) -> Summary:
+    def for_single_sequences(self) -> Self:
         """Summary for CSR rows in float64, the form for solvers that update per sequence."""
         counts = np.zeros(self.n_features, np.int64) if self.counts is None else self.counts
         return self._replace(is_sparse=True, single=False, counts=counts)

@@ -10,10 +10,8 @@
 Only this module indexes w, and the design its state weights.
 """
 
-from __future__ import annotations
-
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -338,7 +336,7 @@ class ScoreMap:
             triples = triples[self.allowed.transition.reshape(-1)[triples % self.n_labels**2]]
         return TransitionFeatures(X, triples, self.n_labels, self.dtype, self.shares_entries)
 
-    def for_rows(self, X) -> ScoreMap:
+    def for_rows(self, X) -> Self:
         """The map of the rows of a shard, with the same layout of w."""
         other = copy(self)
         other.design = self.design.for_rows(X)
@@ -351,7 +349,7 @@ class ScoreMap:
         """Memory of the rows, of maps that have :meth:`for_rows`."""
         return self.design.nbytes + (0 if self.features is None else self.features.nbytes)
 
-    def unshared(self) -> ScoreMap:
+    def unshared(self) -> Self:
         """A copy for an evaluation that runs at the same time as others at other w."""
         other = copy(self)
         other.design, other.features = self.design.unshared(), copy(self.features)
@@ -388,7 +386,7 @@ class ScoreMap:
             return support._replace(pairs=pairs)
         return support._replace(pairs=pairs, triples=self.features.triples[self.triples(mask)])
 
-    def places_in(self, whole: ScoreMap) -> np.ndarray:
+    def places_in(self, whole: Self) -> np.ndarray:
         """The index of each weight in w of a map that has these weights and more."""
         state = self.design.pack(whole.design.unpack(np.arange(whole.n_state)))
         chain = np.arange(whole.ends[0], whole.ends[-1])

@@ -1,8 +1,6 @@
 """Likelihood of partly known segments: probability of all segmentations that contain them."""
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -49,7 +47,7 @@ class Stretches(NamedTuple):
     closed: np.ndarray
 
     @classmethod
-    def of(cls, gold: GoldSegments) -> Stretches:
+    def of(cls, gold: GoldSegments) -> Self:
         """Stretches of segments, of which the unknown ones have label -1."""
         at = np.flatnonzero(gold.label < 0)
         joined = (np.diff(at) == 1) & (np.diff(gold.sequence[at]) == 0)
