@@ -33,18 +33,14 @@ class LabelBlocks:
     def one_shot(self) -> bool:
         return isinstance(self.source, Iterator)
 
-    def read(self, where: str, block_rows: int = BLOCK_ROWS) -> Iterator[np.ndarray]:
+    def read(self, where: str) -> Iterator[np.ndarray]:
         """Yield flat arrays of labels; raise if they differ from those of the first pass."""
-        blocks = iterate(self.source, f"the labels of {where}")
-        if self.whole:
-            starts = range(0, len(self.source), block_rows)
-            blocks = (self.source[a : a + block_rows] for a in starts)
-        sums = []
-        for labels, names in recut(self._of_one_kind(blocks), block_rows):
+        blocks, sums = item_blocks(self.source, where), []
+        for labels, names in recut(self._of_one_kind(blocks), BLOCK_ROWS):
             sums.append(label_checksum(labels))
             k = len(sums) - 1
             if self.sums is not None and self.sums[k : k + 1] != sums[-1:]:
-                raise self._changed(f"{names}, labels {k * block_rows} and on", where)
+                raise self._changed(f"{names}, labels {k * BLOCK_ROWS} and on", where)
             yield labels
         if self.sums is not None and len(sums) < len(self.sums):
             raise self._changed(f"fewer labels than the {len(self.sums)} blocks first read", where)
@@ -99,10 +95,10 @@ def label_blocks(y: Any, n_sequences: int) -> list[LabelBlocks]:
     return [LabelBlocks(labels, s) for s, labels in enumerate(y)]
 
 
-def item_blocks(labels: Any, number: int) -> Iterator:
-    """Yield the labels of sequence ``number`` as given, in blocks."""
+def item_blocks(labels: Any, where: str) -> Iterator:
+    """Yield the labels of the sequence called ``where`` as given, in blocks."""
     if callable(labels) or iterates_only(labels):
-        yield from iterate(labels, f"the labels of sequence {number}")
+        yield from iterate(labels, f"the labels of {where}")
         return
     for first in range(0, len(labels), BLOCK_ROWS):
         yield labels[first : first + BLOCK_ROWS]
@@ -145,6 +141,6 @@ class CodedLabels(NamedTuple):
 
 def _read(labels: Any, s: int) -> Iterator[PartialLabels]:
     first = 0
-    for block in item_blocks(labels, s):
+    for block in item_blocks(labels, f"sequence {s}"):
         yield PartialLabels.read([block], first=(s, first))
         first += len(block)

@@ -221,7 +221,9 @@ class SegmentPotentials(Samples[SequencePotentials]):
         >>> SegmentPotentials.from_tokens(tokens, kinds=(1, 3)).shape
         (1, 4)
         """
-        X = as_sequences(X)
+        X, kinds = as_sequences(X), list(kinds)
+        if not kinds or not set(kinds) <= {EXACT, OPEN_END, OPEN_START, OPEN_BOTH}:
+            raise ValueError(f"kinds must be some of the numbers 0 to 3; got {kinds}.")
         rows, n = _feature_rows(X.rows), X.n_rows
         step = np.arange(n) - np.repeat(X.offsets[:-1], X.lengths)
         blocks = [

@@ -90,7 +90,7 @@ class Stored(NamedTuple):
 
 
 def write_stored(path: Any, stored: Stored) -> None:
-    """Write a temporary file and rename it, so that no incomplete file has the name."""
+    """Write a file, which gets its name when it is complete."""
     path = Path(path)
     if path.suffix != ".npz":
         raise ValueError(f"Sequences are saved as .npz files; got {str(path)!r}. Add the suffix.")
@@ -102,9 +102,10 @@ def write_stored(path: Any, stored: Stored) -> None:
 def _members(stored: Stored) -> dict[str, np.ndarray]:
     rows, members = stored.rows, {"sklseq": np.array(VERSION), "offsets": stored.offsets}
     if sparse.issparse(rows):
-        ones = bool((rows.data == 1).all())
-        members.update(indptr=rows.indptr, indices=rows.indices, shape=np.array(rows.shape))
-        members["data"] = rows.data[:0] if ones else rows.data
+        used = slice(rows.indptr[-1])  # SciPy's arrays may have spare places behind
+        ones = bool((rows.data[used] == 1).all())
+        members.update(indptr=rows.indptr, indices=rows.indices[used], shape=np.array(rows.shape))
+        members["data"] = rows.data[:0] if ones else rows.data[used]
     else:
         members["rows"] = rows
     for name in ("classes", "codes", "weights", "roles", "table"):

@@ -22,13 +22,25 @@ ROWS, LABELS, STAMP = "rows.npy", "labels.npy", "table.json"
 
 
 def write_blocks(path: str, blocks: Iterator[np.ndarray], dtype: Any = None) -> int:
-    """Write blocks to one ``.npy`` file; return the number of rows."""
+    """Write blocks to one ``.npy`` file; return the number of rows.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows, or ``dtype``, by default that of the first block with rows, cannot
+        hold the values of every later block of its type.
+    """
     n, shape = 0, ()
     with draft(path) as file:
-        for block in blocks:
-            dtype, shape = np.dtype(dtype or block.dtype), block.shape[1:]
+        for block in filter(len, blocks):
             if n == 0:
+                dtype, shape = np.dtype(dtype or block.dtype), block.shape[1:]
                 _write_header(file, dtype, (0, *shape))
+            if np.result_type(dtype, block.dtype) != dtype:
+                raise ValueError(
+                    f"The rows before row {n} are {dtype}, those from there on {block.dtype}; "
+                    "yield blocks of one type, for instance float64."
+                )
             file.write(np.ascontiguousarray(block, dtype=dtype).tobytes())
             n += len(block)
         if n == 0:

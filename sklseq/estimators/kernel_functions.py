@@ -150,7 +150,7 @@ def gram_matrix(kernel: RowKernel, rows: Any, cache_size: float) -> np.ndarray:
     """
     n = rows.shape[0]
     megabytes = 8 * n**2 / 1e6
-    if megabytes > cache_size:
+    if not fits(n, cache_size):
         most = int((cache_size * 1e6 / 8) ** 0.5)
         raise ValueError(
             f"The Gram matrix of {n:,} rows needs {_size(megabytes)} MB, and cache_size allows "
@@ -227,6 +227,13 @@ class KernelRows:
         self._held = np.zeros(0)
         if callable(kernel.kernel) or kernel.kernel == "precomputed":
             _check_definite(self.gram(np.arange(min(n, self.n_block))))
+
+    def between(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Kernels of rows a with rows b, float64."""
+        A = self.rows[a]
+        if self.kernel.kernel == "precomputed":
+            return A[:, b].toarray() if sparse.issparse(A) else A[:, b]
+        return self._between(A, self.rows[b])
 
     def gram(self, rows: np.ndarray) -> np.ndarray:
         """Kernels of these rows with each other, float64; overwritten by the next call."""

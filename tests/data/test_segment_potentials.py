@@ -78,6 +78,12 @@ def test_feature_union_joins_columns(X):
         np.hstack([X, X[:2]])
 
 
+@pytest.mark.parametrize("kinds", [(), (7,), (0, -1), [3, 4], ("3",)])
+def test_kinds_of_tokens_are_checked(kinds):
+    with pytest.raises(ValueError, match="kinds must be some of the numbers 0 to 3; got"):
+        SegmentPotentials.from_tokens(Sequences(np.eye(2), [0, 2]), kinds=kinds)
+
+
 def test_tokens_of_each_kind():
     tokens = Sequences(np.arange(10.0).reshape(5, 2), [0, 2, 2, 5])
     X = SegmentPotentials.from_tokens(tokens, kinds=(EXACT, OPEN_END, OPEN_START, OPEN_BOTH))

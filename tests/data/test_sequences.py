@@ -73,6 +73,14 @@ def test_an_int_gives_one_sequence(form):
         X[5]
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.int16, np.uint64])
+def test_indices_of_any_integer_type(kind):
+    X = Sequences(np.arange(600.0).reshape(300, 2), np.arange(301))
+    signed = np.issubdtype(kind, np.signedinteger)
+    for key in ([0, 1], [120, 5, 5], *([[-1, 3]] if signed else [])):
+        assert_array_equal(X[np.array(key, kind)].rows, X[key].rows)
+
+
 def test_bad_keys_say_what_is_allowed():
     X, _ = make("dense")
     with pytest.raises(IndexError, match="out of range for 5 sequences"):
@@ -126,6 +134,16 @@ def test_pickle_and_memory_map_round_trip(form, tmp_path):
     ):
         for got, want in zip(dense_rows(again[::-1]), blocks[::-1]):
             assert_array_equal(got, want)
+
+
+def test_spare_places_of_sparse_rows_are_not_saved(tmp_path):
+    # SciPy allows indices and data to be longer than indptr says.
+    for value in (1.0, 2.0):
+        rows = sparse.csr_matrix(np.array([[0, value, 0], [value, 0, 0.0]]))
+        rows.indices, rows.data = np.append(rows.indices, [7, 7]), np.append(rows.data, [9.0, 9.0])
+        Sequences(rows, [0, 2]).save(tmp_path / "x.npz")
+        found = Sequences.load(tmp_path / "x.npz").rows
+        assert_array_equal(found.toarray(), [[0, value, 0], [value, 0, 0]])
 
 
 def test_offsets_may_be_a_view_of_every_second_number():

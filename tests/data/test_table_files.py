@@ -18,6 +18,7 @@ from sklseq import CRFTagger, RowBlocks, TimeBlockSplit
 from sklseq.data import table_files
 from sklseq.data.label_blocks import label_blocks
 from sklseq.data.row_blocks import BlockError
+from sklseq.data.table_cache import write_blocks
 
 N = 230
 X = np.round(np.random.default_rng(0).normal(size=(N, 3)), 3)
@@ -353,6 +354,43 @@ def test_save_reads_once(tmp_path):
         RowBlocks([]).save(tmp_path / "none.npy")
     with pytest.raises(ValueError, match=r"Rows are saved as .npy files; got '.*rows.csv'"):
         RowBlocks(X).save(tmp_path / "rows.csv")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_saved_rows_are_those_of_the_blocks(seed, tmp_path):
+    # Blocks of random lengths, some empty, and types: saved as they are, or refused.
+    rng = np.random.default_rng(seed)
+    types = rng.choice([bool, np.int64, np.float32, np.float64], size=1 + seed % 2)
+    blocks = [
+        (rng.normal(size=(n, 2)) * 3).astype(rng.choice(types)) for n in rng.integers(3, size=6)
+    ]
+    blocks.insert(int(rng.integers(7)), np.ones((1, 2), types[0]))
+    filled = [block for block in blocks if len(block)]
+    path, rows = tmp_path / "rows.npy", np.concatenate(filled)
+    if np.result_type(*filled) == filled[0].dtype:
+        write_blocks(str(path), iter(blocks))
+        assert_array_equal(np.load(path), rows)
+    else:
+        with pytest.raises(ValueError, match="yield blocks of one type, for instance float64"):
+            write_blocks(str(path), iter(blocks))
+        assert not list(tmp_path.iterdir())
+
+
+def test_rows_of_a_wider_type_later_are_not_rounded(tmp_path):
+    blocks = [np.ones((5000, 2), np.int64), np.full((5000, 2), 0.5)]
+    with pytest.raises(ValueError, match=r"The rows before row .* are int64"):
+        RowBlocks(lambda: iter(blocks)).save(tmp_path / "rows.npy")
+
+
+def test_threads_that_save_to_one_path(tmp_path):
+    def save(value):
+        for _ in range(20):
+            RowBlocks(np.full((20_000, 2), value)).save(tmp_path / "rows.npy")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(save, (0.0, 1.0)))
+    assert len(np.unique(np.load(tmp_path / "rows.npy"))) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.npy"]
 
 
 def test_pieces_are_consecutive(tmp_path):

@@ -863,7 +863,7 @@ def test_contradictions_equal_a_linear_program(seed):
     rows, offsets = np.concatenate(X), 2 * np.arange(len(X) + 1)
     for source in (sparse.csr_matrix(rows), rows @ rows.T):
         if not sparse.issparse(source):
-            source = partial(lambda gram, used: gram[np.ix_(used, used)], source)
+            source = partial(lambda gram, a, b: gram[np.ix_(a, b)], source)
         gram = path_gram(paths, offsets, np.concatenate(y), 3, source, (1.0, 1.0))
         assert_allclose(gram, A @ A.T, atol=1e-12)
 

@@ -16,6 +16,7 @@ from sklseq.estimators.hmsvm import margin_problem
 from sklseq.estimators.hmsvm.margin_problem import MarginProblem
 from sklseq.estimators.kernel_functions import KernelRows, RowKernel, gram_matrix
 from sklseq.estimators.sources.source import RowSource
+from sklseq.objectives.margin import separable
 from tests.estimators.test_hmsvm import (
     COST,
     PARAMETERS,
@@ -62,6 +63,10 @@ class DoubleRows(KernelRows):
     def block(self, rows):
         assert len(rows) <= self.n_part
         return self.whole[rows]
+
+    def between(self, a, b):
+        assert len(a) * len(b) <= 2 * separable.KERNELS
+        return self.whole[np.ix_(a, b)]
 
 
 def check_on_demand(seed):
@@ -166,6 +171,8 @@ def test_kernels_of_a_block_are_those_with_all_rows(kind, form):
         for block in (chosen, chosen[:3], chosen[::-1]):
             assert_allclose(demanded.gram(block), whole[np.ix_(block, block)], rtol=1e-4, atol=1e-5)
             assert_allclose(demanded.block(block), whole[block], rtol=1e-4, atol=1e-5)
+            expected = whole[np.ix_(block, chosen)]
+            assert_allclose(demanded.between(block, chosen), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_what_is_no_kernel_is_refused_on_demand_too():

@@ -111,6 +111,22 @@ def test_a_warm_start_ends_at_the_same_minimum(seed):
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("C", [1.0, np.inf])
+@pytest.mark.parametrize("first", ["one label", "one allowed path"])
+@pytest.mark.filterwarnings("ignore:y holds one label only")
+def test_a_start_without_wrong_paths(first, C, kernel):
+    # The first fit has no dual variables.
+    X = problem(0, lengths=[2] * 10)[0]
+    y = [[0, 0]] * 10 if first == "one label" else [[0, 1]] * 10
+    allowed = np.array([[False, True], [False, False]]) if first == "one allowed path" else None
+    tagger = HMSVMTagger(C=C, kernel=kernel, warm_start=True, constraints=allowed, random_state=0)
+    assert len(tagger.fit(X, y).support_alpha_) == 0
+    assert_array_equal(np.array([*tagger.fit(X, y).predict(X)]), y)
+    later = tagger.set_params(constraints=None).fit(X, y)
+    assert_array_equal(np.array([*later.predict(X)]), y)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_a_path_of_C_takes_fewer_passes(kernel):
     X, y = problem(1, lengths=[6] * 30)
     warm = HMSVMTagger(warm_start=True, kernel=kernel, random_state=0)

@@ -586,7 +586,7 @@ def test_a_memory_limit_below_one_shard(saved):
         CRFTagger().fit(Shards([(X, y)], max_memory="20 kB"))
 
 
-@pytest.mark.parametrize("size", ["a lot", "1.2.3GB", -1, 0, True, "5 XB"])
+@pytest.mark.parametrize("size", ["a lot", "1.2.3GB", -1, 0, True, "5 XB", "0MB", "0.0", ".", "GB"])
 def test_sizes_that_are_none(size):
     with pytest.raises(ValueError, match="max_memory must be a number of bytes"):
         Shards([([], [])], max_memory=size)
@@ -596,6 +596,7 @@ def test_sizes():
     assert as_bytes("1.5 GB") == 1.5e9
     assert as_bytes("2MiB") == 2 * 2**20
     assert as_bytes(100) == 100
+    assert as_bytes(".5kB") == as_bytes("500.") == 500
 
 
 @pytest.mark.parametrize(

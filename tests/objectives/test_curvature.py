@@ -63,12 +63,13 @@ def test_hessian_product(seed, labels, kind, model):
 
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_shards_and_threads(n_threads):
-    X, y = make_sparse_data(0, n=40, M=5)
+    X, y = make_sparse_data(0, n=1800, M=5)  # several blocks of rows for each thread
     tagger = CRFTagger(l2=0.3)
     _, scores, f = problem_of(tagger, X, y)
     w, v = np.random.default_rng(0).normal(size=(2, scores.n_weights))
     (expected,) = products(f, w, [v])
     _, _, f = problem_of(tagger, X, y, n=n_threads)
+    assert len(f.runs) == n_threads
     assert_allclose(products(f, w, [v, v], room=2e3)[1], expected, rtol=1e-11, atol=1e-12)
     source = open_source(Shards([(X[:7], y[:7]), (X[7:], y[7:])]), None, None, "auto")
     shared = score_map(tagger, source, source.summarise())

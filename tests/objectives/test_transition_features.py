@@ -16,7 +16,11 @@ from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.open_source import open_source
 from sklseq.objectives.likelihood import stochastic
 from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
-from sklseq.objectives.scores.transition_features import TransitionFeatures, observed_triples
+from sklseq.objectives.scores.transition_features import (
+    TransitionFeatures,
+    observed_triples,
+    triples_of_codes,
+)
 from tests.objectives.test_partial import options, partial_labels, problem_of
 from tests.oracles import precise_numerical_gradient
 from tests.reference import score_path
@@ -39,6 +43,24 @@ def enumerated(weights, coef, X, y, classes, sample_weight):
                 sign * weight * logsumexp([score_path(p, psi, transition, *ends) for p in paths])
             )
     return total
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_triples_that_sets_of_labels_allow(seed):
+    rng = np.random.default_rng(seed)
+    L, n = 3, 3 + 1 + 2 * seed  # labels, unknown, sets of labels
+    table = np.vstack(
+        [np.eye(L, dtype=bool), np.ones((1, L), bool), rng.random((n - L - 1, L)) < 0.6]
+    )
+    for size in (0, 1, 40):
+        keys = np.unique(rng.integers(5 * n**2, size=size))
+        found = {
+            (key // n**2 * L + i) * L + j
+            for key in keys.tolist()
+            for i, j in itertools.product(range(L), repeat=2)
+            if L not in (key // n % n, key % n) and table[key // n % n, i] and table[key % n, j]
+        }
+        assert_array_equal(triples_of_codes(keys, table), sorted(found))
 
 
 def data(seed, kind, n=6):

@@ -82,7 +82,7 @@ class Shards:
     def __init__(self, sources: Sequence[Any] | PathLike, *, max_memory: int | str | None = None):
         if isinstance(sources, (str, os.PathLike)):
             sources = sorted(Path(sources).glob("*.npz"))
-        if not isinstance(sources, (list, tuple)) or isinstance(sources, Sequences):
+        if not isinstance(sources, (list, tuple)):
             raise TypeError(
                 "Shards needs a list of files, functions or (X, y) tuples, or a folder; got "
                 f"{type(sources).__name__}. Make a list of an iterator."
@@ -254,9 +254,10 @@ def as_bytes(size: Any) -> float:
     """Return a size in bytes; None stands for scikit-learn's working memory."""
     if size is None:
         return get_config()["working_memory"] * 2.0**20
-    found = re.fullmatch(r"\s*([\d.]+)\s*([a-zA-Z]*)\s*", size) if isinstance(size, str) else None
-    if found and found[2].upper() in UNITS and found[1].count(".") < 2:
-        return float(found[1]) * UNITS[found[2].upper()]
+    if isinstance(size, str):
+        found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([a-zA-Z]*)\s*", size)
+        if found and found[2].upper() in UNITS and float(found[1]) > 0:
+            return float(found[1]) * UNITS[found[2].upper()]
     if isinstance(size, (int, float, np.number)) and not isinstance(size, bool) and size > 0:
         return float(size)
     raise ValueError(

@@ -313,6 +313,7 @@ class _SeenTriples:
         self.rank = np.full(n_features, -1, dtype=np.int32)
         self.rank[columns] = np.arange(len(columns))
         self.keys, self.sums = np.zeros(0, dtype=np.int64), np.zeros(0)
+        self._new: list[tuple[np.ndarray, np.ndarray]] = []  # keys and values not yet in these
 
     def add(self, sequence: BlockSequence, take, weight: float) -> None:
         """Add a sequence, read again."""
@@ -328,7 +329,15 @@ class _SeenTriples:
             keys = self.columns[indices[first:]] * len(self.classes) ** 2
             self._add(keys + np.repeat(pairs, lengths), weight * data[first:])
             before = codes[-1:]
+        self._merge()
 
     def _add(self, keys: np.ndarray, values: np.ndarray) -> None:
-        keys, at = np.unique(np.append(self.keys, keys), return_inverse=True)
-        self.keys, self.sums = keys, np.bincount(at, np.append(self.sums, values), len(keys))
+        # Sorted once there are as many new keys as old ones, so that all is linear.
+        self._new.append((keys, values))
+        if sum(len(new) for new, _ in self._new) > len(self.keys):
+            self._merge()
+
+    def _merge(self) -> None:
+        keys, values = map(np.concatenate, zip((self.keys, self.sums), *self._new))
+        self.keys, at = np.unique(keys, return_inverse=True)
+        self.sums, self._new = np.bincount(at, values, len(self.keys)), []

@@ -73,9 +73,9 @@ class PathLoss(NamedTuple):
 
     @property
     def least(self) -> float:
-        """The smallest loss of a wrong path."""
+        """The smallest loss of a wrong path; inf if there is one label only."""
         wrong = self.cost[~np.eye(len(self.cost), dtype=bool)]
-        return self.offset + float(wrong.min(initial=np.inf) if wrong.size else 0)
+        return self.offset + float(wrong.min(initial=np.inf))
 
 
 class Margin(NamedTuple):
@@ -446,7 +446,7 @@ class StructuredHinge:
         owner, rows = path_rows(paths.sequence, self.offsets)
         n, inside = len(paths.sequence), np.flatnonzero(owner[1:] == owner[:-1]) + 1
         first = np.searchsorted(owner, np.arange(n))
-        last, labels = np.append(first[1:], len(owner)) - 1, paths.labels
+        last, labels = np.searchsorted(owner, np.arange(n), "right") - 1, paths.labels
         wrong = np.bincount(owner, labels != self.y[rows], n) > 0
         barred = ~allowed.transition[labels[inside - 1], labels[inside]]
         free = allowed.start[labels[first]] & allowed.end[labels[last]]
@@ -597,11 +597,9 @@ class StructuredHinge:
         self._contradiction = smallest_contradiction(gram, paths.loss, paths.sequence)
         return len(self._contradiction) > 0
 
-    def kernels_of(self, rows: np.ndarray) -> np.ndarray:
-        """The Gram matrix of these rows."""
-        if self.is_whole:
-            return self.source[np.ix_(rows, rows)]
-        return self.source.gram(rows)
+    def kernels_of(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Kernels of rows a with rows b."""
+        return self.source[np.ix_(a, b)] if self.is_whole else self.source.between(a, b)
 
     def _mass_and_loss(self) -> np.ndarray:
         # (2, n_sequences): Σ_p α loss and Σ_p α of each sequence

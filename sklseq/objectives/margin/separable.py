@@ -21,6 +21,7 @@ from sklseq.objectives.scores.transition_features import TransitionFeatures
 # Norm of the sum, relative to its longest term, below which it counts as 0: no solver finds a
 # margin so narrow. The square root of a Gram matrix has rounding errors of about 1e-8.
 NARROW = 1e-6
+KERNELS = 1 << 20  # kernels of rows of paths that are computed at a time
 FEW = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30)  # numbers of sequences tried for a contradiction
 
 
@@ -88,7 +89,8 @@ def path_gram(
     offsets, y : ndarray
         Offsets of sequences, and label codes of rows.
     n_labels : int
-    source : CSR matrix of rows, or function of row numbers that returns their Gram matrix
+    source : CSR matrix of rows, or function ``source(a, b)`` of row numbers
+        Returns the kernels of rows a with rows b.
     scales : (float, float)
         Values of the features of transitions, and of those of the first and last label.
     features : TransitionFeatures, optional
@@ -101,7 +103,8 @@ def path_gram(
         else:
             used = np.unique(part.indices)
             part = part[:, used].toarray()
-            total += part @ source(used) @ part.T
+            for rows in np.array_split(np.arange(len(used)), 1 + len(used) ** 2 // KERNELS):
+                total += part[:, rows] @ source(used[rows], used) @ part.T
     chain = list(chain_differences(paths, offsets, y, n_labels, *scales))
     if features is not None:
         chain.append(scales[0] * link_differences(paths, offsets, y, features))
@@ -132,7 +135,7 @@ def chain_differences(
     truth, wrong, n = y[rows].astype(int), paths.labels.astype(int), len(paths.sequence)
     inside = np.flatnonzero(owner[1:] == owner[:-1]) + 1
     first = np.searchsorted(owner, np.arange(n))
-    last = np.append(first[1:], len(owner)) - 1
+    last = np.searchsorted(owner, np.arange(n), "right") - 1
     for value, size, codes, who in (
         (scale, n_labels**2, lambda p: n_labels * p[inside - 1] + p[inside], owner[inside]),
         (boundary, n_labels, lambda p: p[first], np.arange(n)),

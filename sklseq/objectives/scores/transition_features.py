@@ -113,11 +113,13 @@ def triples_of_codes(keys: np.ndarray, table: np.ndarray) -> np.ndarray:
     Rows of unknown label, whose code is ``n_labels``, add none.
     """
     (n, L), found = table.shape, [np.zeros(0, dtype=np.int64)]
-    for key in keys.tolist():
-        column, before, code = key // n**2, key // n % n, key % n
-        if L not in (before, code):
-            pairs = np.flatnonzero(np.outer(table[before], table[code]))
-            found.append(column * L**2 + pairs)
+    column, pair = np.divmod(keys, n**2)
+    order = np.argsort(pair, kind="stable")
+    pairs, first = np.unique(pair[order], return_index=True)
+    for codes, columns in zip(pairs.tolist(), np.split(column[order], first[1:])):
+        before, after = divmod(codes, n)
+        if L not in (before, after):
+            found.append(possible_triples(columns, np.outer(table[before], table[after])))
     return np.unique(np.concatenate(found))
 
 
