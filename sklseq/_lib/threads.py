@@ -152,6 +152,14 @@ def in_parts(threads: Threads | None, work: Callable[[slice], Any], n: int) -> N
         threads.map(lambda part: work(slice(*part)), spans(n, threads.n))
 
 
+def runs_of(blocks: list, sizes: list, parts: int) -> list[list]:
+    """Cut blocks into at most ``parts`` runs of about the same total size."""
+    cuts = np.searchsorted(np.cumsum(sizes), np.linspace(0, sum(sizes), parts + 1)[1:-1]) + 1
+    cuts = [0, *cuts.tolist(), len(blocks)]
+    runs = (blocks[a:b] for a, b in zip(cuts[:-1], cuts[1:]))
+    return [run for run in runs if run]
+
+
 def spans(n: int, parts: int, align: int = 1) -> list[tuple[int, int]]:
     """Cut ``range(n)`` into at most ``parts`` runs of about equal length."""
     cuts = np.linspace(0, n, parts + 1).astype(int) // align * align

@@ -560,20 +560,21 @@ def recut(blocks: Iterable, block_rows: int, copied: bool = False) -> Iterator[t
         while block.shape[0] - first >= block_rows - n > 0:
             held.append(part(block, first, first + block_rows - n))
             first += block_rows - n
-            yield _join(held), _numbers(begin, k)
+            yield join_rows(held), _numbers(begin, k)
             held, n, begin = [], 0, k
         if first < block.shape[0]:
             held.append(part(block, first, block.shape[0]))
             n += held[-1].shape[0]
     if held:
-        yield _join(held), _numbers(begin, k)
+        yield join_rows(held), _numbers(begin, k)
 
 
 def _numbers(first: int, last: int) -> str:
     return f"block {first}" if first == last else f"blocks {first} to {last}"
 
 
-def _join(blocks: list) -> Any:
+def join_rows(blocks: list) -> Any:
+    """Blocks of rows as one: CSR if one of them is sparse."""
     if len(blocks) == 1:
         return blocks[0]
     if any(sparse.issparse(block) for block in blocks):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from sklseq._lib.checks import check_choice, check_number
+from sklseq._lib.checks import check_number
 
 # Columns of the files by position and type.
 CATEGORICAL = {
@@ -66,26 +66,20 @@ class Connections(NamedTuple):
 def read_kdd99(
     path: str | os.PathLike,
     *,
-    labels: str = "kind",
-    numeric: str = "binned",
     feature_names: list | None = None,
     n_records: int | None = None,
 ) -> Connections:
     """Read connection records in the format of the KDD Cup 1999.
 
     A line holds 41 comma-separated features and the label. Each value of a category becomes a
-    feature. The file is one sequence, with records in the order of time.
+    feature, and so does each bin of a number: powers of two for counts, tenths for rates. The file
+    is one sequence, with records in the order of time; labels are normal, dos, probe, r2l, u2r, or
+    other for the name of an unknown attack.
 
     Parameters
     ----------
     path : str or path-like
         Plain or gzip.
-    labels : {"kind", "attack", "binary"}, default="kind"
-        "attack": the names in the file, without the final dot. "kind": normal, dos, probe, r2l,
-        u2r, or other for an unknown name. "binary": normal or attack.
-    numeric : {"binned", "scaled"}, default="binned"
-        Features of numbers. "binned": one for each bin, powers of two for counts, tenths for
-        rates. "scaled": one for each column, log2(1 + count) / 32 or the rate.
     feature_names : list of str, optional
         Features of a file read before; other values get no feature.
     n_records : int, optional
@@ -118,15 +112,13 @@ def read_kdd99(
     >>> y.tolist(), X.shape, names[:3]
     (['normal'], (1, 41), ['duration>=0', 'protocol_type=tcp', 'service=http'])
     """
-    check_choice("labels", labels, ("kind", "attack", "binary"))
-    check_choice("numeric", numeric, ("binned", "scaled"))
     check_number("n_records", n_records, 1, whole=True, optional=True)
     vocabulary = {name: k for k, name in enumerate(feature_names or [])}
     parts, found = [], []
     for first, cells in _cells(Path(path), n_records):
-        columns = _columns(cells, numeric, path, first)
+        columns = _columns(cells, path, first)
         parts.append(_encode(columns, len(cells), vocabulary, grow=feature_names is None))
-        found.append(_labels(cells[:, -1], labels))
+        found.append(_labels(cells[:, -1]))
     for part in parts:
         part.resize(part.shape[0], len(vocabulary))  # the vocabulary has grown since
     X = sparse.vstack(parts, format="csr") if parts else sparse.csr_matrix((0, len(vocabulary)))
@@ -163,12 +155,12 @@ def _blocks(path: Path, n_records: int | None) -> Iterator[tuple[int, np.ndarray
             first += len(block)
 
 
-def _columns(cells: np.ndarray, numeric: str, path: str | os.PathLike, first: int) -> Iterator:
-    """Yield (codes of n rows, names of the codes, values or None) of each column, in order."""
+def _columns(cells: np.ndarray, path: str | os.PathLike, first: int) -> Iterator:
+    """Yield (codes of n rows, names of the codes) of each column, in order."""
     for k in range(N_COLUMNS - 1):
         if k in CATEGORICAL:
             values, codes = np.unique(cells[:, k], return_inverse=True)
-            yield codes, [f"{CATEGORICAL[k]}={value}" for value in values], None
+            yield codes, [f"{CATEGORICAL[k]}={value}" for value in values]
             continue
         try:
             x = cells[:, k].astype(np.float64)
@@ -183,39 +175,29 @@ def _columns(cells: np.ndarray, numeric: str, path: str | os.PathLike, first: in
                 f"Column {k + 1} of {Path(path).name} must hold finite numbers; line "
                 f"{first + wrong[0]} has {cells[wrong[0], k]!r}."
             )
-        name = COUNTS.get(k) or RATES[k]
-        scaled = np.log2(1 + np.maximum(x, 0)) / 32 if k in COUNTS else x
-        if numeric == "scaled":
-            yield np.zeros(len(x), dtype=int), [name], scaled
-            continue
-        bins = np.floor(scaled * (32 if k in COUNTS else 10) + 1e-9).astype(int)
-        values, codes = np.unique(bins, return_inverse=True)
+        scaled = np.log2(1 + np.maximum(x, 0)) if k in COUNTS else 10 * x
+        values, codes = np.unique(np.floor(scaled + 1e-9).astype(int), return_inverse=True)
         lowest = [2**b - 1 if k in COUNTS else b / 10 for b in values.tolist()]
-        yield codes, [f"{name}>={value}" for value in lowest], None
+        yield codes, [f"{COUNTS.get(k) or RATES[k]}>={value}" for value in lowest]
 
 
 def _encode(columns: Iterator, n: int, vocabulary: dict, grow: bool) -> sparse.csr_matrix:
-    indices, data = [], []
-    for codes, names, values in columns:
+    indices = []
+    for codes, names in columns:
         if grow:
             for name in names:
                 vocabulary.setdefault(name, len(vocabulary))
         indices.append(np.array([vocabulary.get(name, -1) for name in names])[codes])
-        data.append(np.ones(n) if values is None else values)
-    codes, values = np.stack(indices, axis=1), np.stack(data, axis=1)
-    keep = (codes >= 0) & (values != 0)
+    codes = np.stack(indices, axis=1).astype(np.int32)
+    keep = codes >= 0
     indptr = np.concatenate([[0], np.cumsum(keep.sum(axis=1))])
     shape = (n, len(vocabulary))
-    return sparse.csr_matrix((values[keep], codes[keep].astype(np.int32), indptr), shape=shape)
+    return sparse.csr_matrix((np.ones(keep.sum()), codes[keep], indptr), shape=shape)
 
 
-def _labels(cells: np.ndarray, labels: str) -> np.ndarray:
+def _labels(cells: np.ndarray) -> np.ndarray:
     values, codes = np.unique(cells, return_inverse=True)
-    names = [value.rstrip(".") for value in values.tolist()]
-    if labels == "kind":
-        names = [KIND_OF.get(name, "other") for name in names]
-    elif labels == "binary":
-        names = [name if name == "normal" else "attack" for name in names]
+    names = [KIND_OF.get(value.rstrip("."), "other") for value in values.tolist()]
     return np.array(names)[codes]
 
 

@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sklseq._lib.checks import check_choice
+from sklseq._lib.checks import check_choice, check_number
 
 from ._conll import Columns, read_conll
 
@@ -180,6 +180,7 @@ def _load(
     download_if_missing: bool,
     n_retries: int,
 ) -> tuple[list[Columns], list[list[str]]]:
+    check_number("n_retries", n_retries, whole=True)
     home = data_home or os.environ.get("SKLSEQ_CACHE")
     home = Path(home).expanduser() if home else Path(_pooch().os_cache("sklseq"))
     path = home / corpus.folder / corpus.file

@@ -8,7 +8,6 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import BaseCrossValidator
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.checks import check_choice
@@ -26,6 +25,7 @@ from sklseq.data.span_rules import check_scheme, find_by_rules, span_rules
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike, ValidLike
 from sklseq.estimators.folds import as_list, take
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen, gives_lists
+from sklseq.estimators.unwrap import fit_weighted
 from sklseq.estimators.validation import check_handle_invalid
 from sklseq.inference.chain.linear_chain import repeatable_generator
 
@@ -194,12 +194,8 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         check_counts(len(X), len(y))
         weights = check_sample_weight(sample_weight, len(X))
         train, aside = self._parts(len(X))
-        inner, own = getattr(estimator, "estimator", estimator), {}  # the estimator inside a search
-        if sample_weight is not None:
-            prefix = f"{inner.steps[-1][0]}__" if isinstance(inner, Pipeline) else ""
-            own[f"{prefix}sample_weight"] = weights[train]
-        with config_context(enable_metadata_routing=False):  # the weights are for the estimator
-            estimator.fit(take(X, train), [y[s] for s in train], **own)
+        given = None if sample_weight is None else weights[train]
+        fit_weighted(estimator, take(X, train), take(y, train), given)
         labels = [y[s] for s in aside]
         return self._calibrate(estimator, take(X, aside), labels, weights[aside])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn import config_context
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -35,6 +36,16 @@ def unwrap(model: BaseEstimator, *, fitted: bool = True) -> Any:
             )
         else:
             model = model.estimator
+
+
+def fit_weighted(model: Any, X: Any, y: Any, weights: Any) -> Any:
+    """Fit a pipeline, search or estimator, whose last step gets the weights; None: no weights."""
+    inner, given = getattr(model, "estimator", model), {}  # the estimator inside a search
+    if weights is not None:
+        prefix = f"{inner.steps[-1][0]}__" if isinstance(inner, Pipeline) else ""
+        given[f"{prefix}sample_weight"] = weights
+    with config_context(enable_metadata_routing=False):  # the weights are for the last step
+        return model.fit(X, y, **given)
 
 
 def last_step(model: BaseEstimator, X: SequencesLike | None = None) -> tuple[BaseEstimator, Any]:

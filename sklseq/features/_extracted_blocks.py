@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq.data.input_kinds import blocks_of
-from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, one_shot_error, with_last
+from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, join_rows, one_shot_error, with_last
 from sklseq.features._field import receptive_field
 
 
@@ -34,7 +34,7 @@ class ExtractedRows:
         window, first = None, 0  # rows before ``first`` were transformed already
         finite, where = not self.extractor.reads_nan, f"sequence {self.number}"
         for rows, last in with_last(self.rows.read(BLOCK_ROWS, where, finite=finite)):
-            window = rows if window is None else _stack(window, rows)
+            window = rows if window is None else join_rows([window, rows])
             n = window.shape[0] if last else window.shape[0] - self.after
             if n > first:
                 yield self.extractor.transform([window]).rows[first:n]
@@ -65,12 +65,6 @@ class ExtractedBlocks(list):
             if rows.one_shot:
                 raise one_shot_error(f"X[{s}]", "each transformer of a FeatureUnion reads it")
         return ExtractedBlocks(RowBlocks(JoinedRows([*parts])) for parts in zip(*args[0]))
-
-
-def _stack(above: Any, below: Any) -> Any:
-    if sparse.issparse(above) or sparse.issparse(below):
-        return sparse.vstack([above, below], format="csr")
-    return np.concatenate([above, below])
 
 
 def extracted_blocks(extractor: Any, X: Any) -> Any:

@@ -37,20 +37,9 @@ def test_features_of_each_record(tmp_path):
     assert second - first == {"src_bytes>=0", "same_srv_rate>=0.0", "service=ftp"}
 
 
-def test_scaled_numbers(tmp_path):
-    path = write(tmp_path, record(src_bytes="255", same_srv_rate="0.29"))
-    X, _, names = read_kdd99(path, numeric="scaled")
-    row = dict(zip(names, X.toarray()[0]))
-    assert row["src_bytes"] == 8 / 32
-    assert row["same_srv_rate"] == 0.29
-    assert row["protocol_type=tcp"] == 1
-
-
 def test_labels(tmp_path):
     path = write(tmp_path, *(record(label=x) for x in ("normal.", "smurf.", "perl.", "new.")))
     assert read_kdd99(path).y.tolist() == ["normal", "dos", "u2r", "other"]
-    assert read_kdd99(path, labels="attack").y.tolist() == ["normal", "smurf", "perl", "new"]
-    assert read_kdd99(path, labels="binary").y.tolist() == ["normal"] + 3 * ["attack"]
     assert len(read_kdd99(path, n_records=2).y) == 2
 
 
@@ -75,17 +64,15 @@ def test_blocks_and_gzip_change_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("lines", "options", "message"),
+    ("lines", "message"),
     [
-        ([record(), "0,tcp"], {}, r"Line 2 of log.csv has 2 cells; a record has 42"),
-        ([record(count="many")], {}, "Column 23 of log.csv must hold numbers; one of lines 1 to 1"),
-        ([record()], {"labels": "all"}, r"labels must be one of \('kind', 'attack', 'binary'\)"),
-        ([record()], {"numeric": "raw"}, r"numeric must be one of \('binned', 'scaled'\)"),
+        ([record(), "0,tcp"], r"Line 2 of log.csv has 2 cells; a record has 42"),
+        ([record(count="many")], "Column 23 of log.csv must hold numbers; one of lines 1 to 1"),
     ],
 )
-def test_errors(tmp_path, lines, options, message):
+def test_errors(tmp_path, lines, message):
     with pytest.raises(ValueError, match=message):
-        read_kdd99(write(tmp_path, *lines), **options)
+        read_kdd99(write(tmp_path, *lines))
 
 
 def test_generated_log():

@@ -1,8 +1,10 @@
 """No public parameter that is a number takes a boolean: annotations say which are numbers."""
 
+import ast
 import functools
 import importlib
 import inspect
+import textwrap
 
 import numpy as np
 import pytest
@@ -31,7 +33,16 @@ SPANS = SegmentSpans(*map(np.array, ([2], [0, 1], [0], [0], [2]))), [[1.0]], [[0
 
 
 def is_number(annotation):
-    return bool({"int", "float"} & set(map(str.strip, str(annotation).split("|"))))
+    return bool({"int", "float"} & set(map(str.strip, annotation.split("|"))))
+
+
+def written_annotations(function):
+    """The annotation of each parameter as it is written, so that aliases stay names."""
+    if not inspect.isfunction(inspect.unwrap(function)):
+        return {}  # of NumPy or `object`
+    node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    return {arg.arg: ast.unparse(arg.annotation) for arg in given if arg.annotation is not None}
 
 
 def public_functions():
@@ -54,9 +65,9 @@ def cases():
         if not callable(function) or name in INTERNAL:
             continue
         method = function.__init__ if function is owner else function
-        for p in inspect.signature(method).parameters.values():
-            if is_number(p.annotation) and p.name not in FREE:
-                found.add((name, p.name))
+        for parameter, annotation in written_annotations(method).items():
+            if is_number(annotation) and parameter not in FREE:
+                found.add((name, parameter))
     return sorted(found)
 
 
@@ -119,7 +130,9 @@ def others():
         "uncertain_rows": (sklseq.inspection.uncertain_rows, fitted("CRFTagger"), X),
         "uncertainty": (sklseq.inspection.uncertainty, fitted("CRFTagger"), X),
     }  # fmt: skip
-    for name in ("make_citations", "make_connections", "make_contacts"):
+    for name in ("citations", "connections", "contacts"):
+        arguments[f"make_{name}"] = (getattr(sklseq.datasets, f"make_{name}"),)
+    for name in ("fetch_conll2000", "fetch_conll2002"):
         arguments[name] = (getattr(sklseq.datasets, name),)
     for name in ("closure", "forward_backward", "nbest", "sample", "viterbi"):
         arguments[f"segment_{name}"] = (getattr(sklseq.inference, f"segment_{name}"), *SPANS)

@@ -1,6 +1,7 @@
 """Types of what is public: every parameter and every answer has one, and it says something."""
 
 import inspect
+from typing import Any
 
 import pytest
 
@@ -13,16 +14,19 @@ ANYTHING = {
 }  # fmt: skip
 
 
+NOTHING = (inspect.Parameter.empty, Any, "Any")
+
+
 def without_types(function, owner=""):
     """Parameters and "return" without an annotation, or with ``Any``."""
     missing = []
     for name, parameter in inspect.signature(function).parameters.items():
         free = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        known = parameter.annotation not in (parameter.empty, "Any")
+        known = parameter.annotation not in NOTHING
         if not (known or free or name in ("self", "cls")) and f"{owner}.{name}" not in ANYTHING:
             missing.append(name)
     answer = inspect.signature(function).return_annotation
-    if function.__name__ != "__init__" and answer in (inspect.Signature.empty, "Any"):
+    if function.__name__ != "__init__" and answer in NOTHING:
         missing.append("return")
     return missing
 
@@ -45,6 +49,6 @@ def test_public_functions_have_types(function):
 
 def test_missing_types_are_found():
     namespace = {}
-    source = "def f(a, b: 'Any', c: int, *d, **e: 'Any'): ..."
+    source = "from typing import Any\ndef f(a, b: 'Any', c: int, *d, x: Any = 0, **e: 'Any'): ..."
     exec(source, namespace)
-    assert without_types(namespace["f"]) == ["a", "b", "return"]
+    assert without_types(namespace["f"]) == ["a", "b", "x", "return"]

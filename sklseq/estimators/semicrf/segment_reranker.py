@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.model_selection import KFold
@@ -28,7 +27,7 @@ from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
 from sklseq.estimators.semicrf.segment_source import read_potentials
 from sklseq.estimators.semicrf.semicrf_segmenter import SemiCRFSegmenter
 from sklseq.estimators.semicrf.whole_features import fit_texts, texts_log_proba, whole_features
-from sklseq.estimators.unwrap import last_step, unwrap
+from sklseq.estimators.unwrap import fit_weighted, last_step, unwrap
 from sklseq.estimators.valid_paths import segmentation_rule
 from sklseq.estimators.validation import check_handle_invalid, nothing_to_score
 from sklseq.features import SegmentFeatures, _columns
@@ -151,12 +150,12 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
             raise ValueError(
                 f"cv={self.cv} folds need as many sequences of a weight above 0; got {len(y)}."
             )
-        model = _fit(base, X, y, weights)
+        model = unwrap(fit_weighted(clone(base), X, y, weights))
         tokens = self._tokens(X)
         lists: list = [None] * len(y)
         for train, test in KFold(self.cv, shuffle=True, random_state=0).split(y):
             some = None if weights is None else weights[train]
-            part = _fit(model, take(X, train), [y[s] for s in train], some)
+            part = fit_weighted(clone(model), take(X, train), take(y, train), some)
             texts = self._fit_texts(tokens, truth, train, weights)
             found = self._candidates(part, texts, take(X, test), take(tokens, test))
             for s, one in zip(test, found):
@@ -399,17 +398,6 @@ def _of_positive_weight(
     if len(kept) < len(y):
         X, y, weights = take(X, kept), take(y, kept), weights[kept]
     return X, y, weights
-
-
-def _fit(base: Any, X: Any, y: list, weights: np.ndarray | None) -> Any:
-    # A fitted clone; for a search, its best estimator.
-    inner, given = unwrap(base, fitted=False), {}
-    if weights is not None:
-        prefix = f"{inner.steps[-1][0]}__" if isinstance(inner, Pipeline) else ""
-        given[f"{prefix}sample_weight"] = weights
-    with config_context(enable_metadata_routing=False):  # the weights are for the segmenter
-        model = clone(base).fit(X, y, **given)
-    return unwrap(model)
 
 
 def _segments_of(y: Any, outside: str | None) -> list[list[tuple[int, int, str]]]:

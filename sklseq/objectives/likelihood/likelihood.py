@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sklseq._lib.threads import Threads, spans
+from sklseq._lib.threads import Threads, runs_of, spans
 from sklseq.data.sequences import row_positions
 from sklseq.inference.chain.linear_chain import (
     Transitions,
@@ -254,9 +254,9 @@ class LogLikelihood(SumOfParts):
         blocks = [self._block(a, b) for a, b in row_blocks(offsets)]
         plain = scores.features is None and scores.pairs is None
         shared = [plain and threads.share(offsets, x) for x in row_blocks(offsets)]
-        self.runs = self._share_out(blocks)
+        self.runs = self._runs(blocks)
         self.shared = [block for block, several in zip(blocks, shared) if several]
-        self.unshared = self._share_out([x for x, several in zip(blocks, shared) if not several])
+        self.unshared = self._runs([x for x, several in zip(blocks, shared) if not several])
         if buffers is None:
             # Buffers that a thread does not use take no physical memory.
             largest = max(block.last - block.first for block in blocks)
@@ -271,14 +271,8 @@ class LogLikelihood(SumOfParts):
             self.residual = np.empty((len(y), scores.width), dtype=scores.dtype)
         self._count_observed()
 
-    def _share_out(self, blocks: list[Block]) -> list[list[Block]]:
-        # Contiguous runs of blocks, one for each thread, with about the same number of rows.
-        if not blocks:
-            return []
-        rows, n = np.cumsum([block.last - block.first for block in blocks]), self.threads.n
-        cuts = np.searchsorted(rows, np.linspace(0, rows[-1], n + 1)[1:-1], side="left") + 1
-        cuts = [0, *cuts.tolist(), len(blocks)]
-        return [blocks[a:b] for a, b in zip(cuts[:-1], cuts[1:]) if b > a]
+    def _runs(self, blocks: list[Block]) -> list[list[Block]]:
+        return runs_of(blocks, [block.last - block.first for block in blocks], self.threads.n)
 
     def _block(self, a: int, b: int) -> Block:
         first, last = int(self.offsets[a]), int(self.offsets[b])

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sklseq._lib.threads import Threads
+from sklseq._lib.threads import Threads, runs_of
 from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.segment.segmentations import (
@@ -246,7 +246,8 @@ class SegmentLogLikelihood:
         self.scores, self.data, self.weights = scores, data, weights
         self.l2, self.threads, self.loss = float(l2), threads, loss
         self.log_z = np.zeros(len(weights))
-        parts = self._cut(threads.n)
+        blocks, states = data.plan.blocks(threads.n), data.plan.states
+        parts = runs_of(blocks, [states[b] - states[a] for a, b in blocks], threads.n)
         self.work = [ThreadWorkspace(data, blocks, scores) for blocks in parts]
         self.design, self.residual, self.kept = scores.design, None, np.zeros(0, np.intp)
         if self.design.needs_all_residuals:
@@ -262,14 +263,6 @@ class SegmentLogLikelihood:
             self.entries = scores.features.buffers([(0, int(steps[-1]))])
             self.observed_triples = self._observed_triples(np.repeat(weights, np.diff(steps)))
         self.n_evaluations = 0
-
-    def _cut(self, n: int) -> list[list[tuple[int, int]]]:
-        # A run of consecutive blocks for each thread, with about the same number of states.
-        plan, blocks = self.data.plan, self.data.plan.blocks(n)
-        states = np.cumsum([plan.states[b] - plan.states[a] for a, b in blocks])
-        cuts = np.searchsorted(states, np.linspace(0, states[-1], n + 1)[1:-1]) + 1
-        cuts = [0, *cuts.tolist(), len(blocks)]
-        return [blocks[a:b] for a, b in zip(cuts[:-1], cuts[1:]) if b > a]
 
     def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
         """f(w); its gradient is written into ``gradient``."""
