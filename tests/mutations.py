@@ -693,6 +693,8 @@ FAULTS = [
     ("objectives/scores/_linear.pyx", "mu[t, y[t]] -= weight", "mu[t, y[t]] += weight", "test_crf"),
     ("objectives/scores/_linear.pyx", "ends[1, j] += mu[last, j]", "ends[1, j] += mu[first, j]", "test_crf"),
     ("objectives/likelihood/_ascent.pyx", "change = new_mu[k] - mu[", "change = new_mu[k] + mu[", "test_dual"),
+    ("objectives/likelihood/_ascent.pyx", "e.kept[p] = -change", "e.kept[p] = change", "test_dual"),
+    ("objectives/likelihood/_ascent.pyx", "dual.entry_mu[p] = 1", "dual.entry_mu[p] = 0.5", "test_dual"),
     ("objectives/likelihood/_ascent.pyx", "- 0.5 * q.lam * norm", "- 1.0 * q.lam * norm", "test_dual"),
     ("objectives/likelihood/_descent.pyx", "w[0] -= rate * g", "w[0] += rate * g", "test_stochastic"),
     ("objectives/likelihood/_descent.pyx", "stamp[block] = update", "pass", "test_stochastic"),

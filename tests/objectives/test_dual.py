@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
@@ -92,6 +93,68 @@ def test_weights_are_those_of_the_marginals(seed, model):
         expected = -(X.rows.T @ residual) / dual.lam
         trained = coef != 0
         assert_allclose(coef[trained], expected[trained], rtol=1e-6, atol=1e-9)
+
+
+def problem_with_transition_features(seed, n=40):
+    """(tagger, X, y, weights): one to four such features, sometimes with forbidden transitions."""
+    rng = np.random.default_rng(seed)
+    L, M = int(rng.choice([2, 3, 5, 9])), 6
+    X, y = make_sparse_data(seed, n=n, M=M, L=L)
+    if seed % 2:
+        X = Sequences(X.rows.astype(np.float32), X.offsets)
+    tagger = CRFTagger(
+        l1=[0.0, 0.3][seed // 2 % 2], l2=10 ** rng.uniform(-0.5, 1), max_iter=2000,
+        all_possible_transitions=seed % 3 == 0, all_possible_states=seed % 4 == 0,
+        transition_features=rng.permutation(M)[: 1 + seed % 4], boundaries=seed % 5 > 0,
+    )  # fmt: skip
+    if seed % 7 == 0:
+        y = [np.maximum.accumulate(labels) for labels in y]
+        tagger.set_params(constraints=np.triu(np.ones((L, L), bool)))
+    return tagger, X, y, 2 * rng.random(len(X))
+
+
+@pytest.mark.parametrize("seed", range(14))
+def test_the_gap_of_transition_features_closes_from_above(seed):
+    tagger, X, y, weights = problem_with_transition_features(seed)
+    with Threads(1) as threads:
+        primal = likelihood_of(tagger, X, y, threads, weights)
+        dual, values = DualLikelihood(primal, tagger.l1), []
+        for _ in range(400):
+            dual.ascend(np.random.default_rng(seed).permutation(dual.sequences))
+            values.append(dual.value)
+            value = primal.value(dual.w) + tagger.l1 * np.abs(dual.w).sum()
+            assert value >= dual.value - ROUNDING * abs(value)
+            if value - dual.value <= 1e-3 * value:
+                break
+    assert np.abs(primal.scores.triples(dual.w)).max() > 1e-3
+    assert np.all(np.diff(values[1:]) >= -ROUNDING * abs(values[-1]))
+    assert value - dual.value <= 1e-3 * value
+
+
+@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.filterwarnings("ignore:.*little or no weight:UserWarning")
+def test_transition_features_by_the_dual_and_by_lbfgs_are_the_same(seed):
+    tagger, X, y, weights = problem_with_transition_features(seed)
+    a = clone(tagger).set_params(solver="dual", tol=1e-5).fit(X, y, weights)
+    b = clone(tagger).set_params(solver="lbfgs", tol=1e-8).fit(X, y, weights)
+    assert a.objective_ == pytest.approx(b.objective_, rel=2e-5)
+    assert a.transition_coef_.dtype == b.transition_coef_.dtype
+    difference = (a.transition_coef_ - b.transition_coef_).toarray()
+    assert (difference**2).sum() <= 2e-5 * b.objective_ / a.l2
+    assert_array_equal(np.isinf(a.transition_), np.isinf(b.transition_))
+
+
+@pytest.mark.parametrize("seed", [4, 6])
+def test_threads_train_transition_features(seed):
+    tagger, X, y, weights = problem_with_transition_features(seed, n=220)
+    with Threads(2) as threads:
+        primal = likelihood_of(tagger, X, y, threads, weights)
+        dual, rng = DualLikelihood(primal, tagger.l1), np.random.default_rng(0)
+        for _ in range(100):
+            dual.ascend(rng.permutation(dual.sequences))
+            value = primal.value(dual.w) + tagger.l1 * np.abs(dual.w).sum()
+            assert dual.value <= value + ROUNDING * value
+    assert value - dual.value <= 3e-3 * value
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3])

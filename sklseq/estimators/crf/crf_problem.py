@@ -208,11 +208,6 @@ def choose_solver(tagger: Any, source: Source) -> tuple[str, str]:
     if name == "dual":
         check_magnitude(source.X, f"solver={tagger.solver!r}", 1e100)
     by_row = has_transition_features(tagger, source)
-    if by_row and name == "dual":
-        raise ValueError(
-            f"solver={tagger.solver!r} does not train transition features, given by X or "
-            "transition_features; use solver='adagrad', 'lbfgs' or 'auto'."
-        )
     if by_row and (parameter := Unlabelled.of(tagger).parameter):
         raise ValueError(
             f"{parameter} cannot be combined with transition features, given by X or "
@@ -228,13 +223,14 @@ def choose_solver(tagger: Any, source: Source) -> tuple[str, str]:
         return "lbfgs", f"rows are dense, or fewer than {MANY_ROWS}"
     if tagger.warm_start and hasattr(tagger, "coef_"):
         return "lbfgs", "it starts from the weights of the previous fit"
-    if by_row:
-        return "adagrad", "transitions have features"
+    all_pairs = tagger.all_possible_transitions
+    if by_row and all_pairs:
+        return "adagrad", "transition features have weights for all pairs of labels"
     enough = STRONG_L2 * _squared_norm(source.X)
     if not tagger.l2 >= enough:
         return "adagrad", f"l2 is below {enough:.3g}, an eighth of the mean squared norm of a row"
-    all_pairs = tagger.all_possible_transitions
-    needed = dual_bytes(source.codes, source.X.offsets, len(source.classes), all_pairs)
+    n_labels = len(source.classes)
+    needed = dual_bytes(source.codes, source.X.offsets, n_labels, all_pairs, by_row)
     budget = DUAL_SHARE * get_config()["working_memory"] * 2.0**20
     if needed > budget:
         return "adagrad", f'"dual" would need {needed / 1e6:.3g} MB, of {budget / 1e6:.3g} allowed'

@@ -93,9 +93,11 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         are not held at zero (alias "owlqn"). "auto": "lbfgs" for dense data, fewer than 10,000
         rows, or a start from earlier weights (``warm_start``); otherwise "adagrad", or "dual" if
         ``l2`` is at least an eighth of the mean squared norm of a row (the number of its features,
-        if all values are one). "dual" keeps 8 bytes for each row and label, and for each sequence
-        and transition that has a weight; "auto" does not take it if that is more than four times
-        ``sklearn.get_config()["working_memory"]`` MiB. "dual" and "adagrad" need the gradients
+        if all values are one). "dual" keeps 8 bytes for each row and label, for each sequence and
+        transition that has a weight, and for each row and pair of labels that has one with a
+        transition feature of the row; "auto" does not take it if that is more than four times
+        ``sklearn.get_config()["working_memory"]`` MiB, nor for transition features with
+        ``all_possible_transitions``. "dual" and "adagrad" need the gradients
         "auto" or "forward-backward".
     gradient : {"auto", "forward-backward", "checkpoint", "streaming"}, default="auto"
         Computation of gradients; all give the same numbers.

@@ -13,11 +13,14 @@ dual
     D = sum_s weight_s H(mu_s) - lam / 2 ||w||^2
 
 is lower after it. theta and mu are stored in float32; w follows the rounded mu exactly.
+
+In rows with transition features, pairs of labels have *entries* (`_row_links.pxd`). theta of an
+entry is added to that of its pair, as its score sum_f x(f) v(f, i, j) is to the transition weight.
 """
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.objectives.likelihood.lattice cimport (
-    Lattice, Rows, expectations, lattice_of, scores, soft,
+    Lattice, RowEntries, Rows, entry_of, expectations, lattice_of, number_entries, scores, soft,
 )
 
 cdef struct Problem:
@@ -25,6 +28,7 @@ cdef struct Problem:
     double* U                # before the threshold, shapes as W, w and chain; NULL without L1
     double* sparse_u
     double* chain_u
+    double* link_u           # of transition features
     double threshold         # l1 / lam
     double lam
     double* theta            # (T, width) candidate
@@ -35,6 +39,9 @@ cdef struct Dual:            # of one sequence
     float* mu                # (T, L)
     float* pair_theta        # (n_pairs,)
     float* pair_mu           # (n_pairs,)
+    float* entry_theta       # (n_entries,)
+    float* entry_mu          # (n_entries,)
+    const int* y             # (T,)
     double weight
     double* entropy
     double* eta              # the length of the next step
@@ -68,6 +75,30 @@ cdef void set_candidate(Problem* q, const Dual* dual, Py_ssize_t T) noexcept nog
         for j in range(L):
             v = dual.pair_theta[t * L + j]
             q.pair_theta[t * W + j] = v + eta * (q.at.rows.chain[t * W + j] - v)
+
+
+cdef void set_entry_candidates(Problem* q, Dual* dual, Py_ssize_t T) noexcept nogil:
+    # `set_candidate` for entries: `kept` gets their scores, `score` the theta' that rows have.
+    cdef RowEntries* e = &q.at.entries
+    cdef Py_ssize_t p, k, t
+    cdef double v
+    if not dual.seen:                    # all mass on the observed path
+        for p in range(e.n):
+            dual.entry_theta[p] = dual.entry_mu[p] = 0
+        for t in range(1, T):
+            p = entry_of(e, t, dual.y[t - 1], dual.y[t])
+            if p >= 0:
+                dual.entry_mu[p] = 1
+    for p in range(e.n):
+        k, v = e.i[p] * q.at.rows.width + e.j[p], dual.entry_theta[p]
+        e.kept[p] = e.score[p] - q.at.rows.chain[k]
+        e.score[p] = q.pair_theta[k] + v + dual.eta[0] * (e.kept[p] - v)
+
+
+cdef inline double entry_candidate(const Problem* q, Py_ssize_t p) noexcept nogil:
+    # theta' of entry p, without that of its pair.
+    cdef const RowEntries* e = &q.at.entries
+    return e.score[p] - q.pair_theta[e.i[p] * q.at.rows.width + e.j[p]]
 
 
 cdef void round_marginals(Lattice* q, Py_ssize_t T) noexcept nogil:
@@ -113,6 +144,20 @@ cdef void compare_pairs(Problem* q, const Dual* dual, double* sums) noexcept nog
         sums[0] += q.at.listed.theta[p] * q.at.listed.mu[p]
         sums[1] += (score - dual.pair_theta[p]) * change
         sums[2] -= score * change
+
+
+cdef void compare_entries(Problem* q, const Dual* dual, double* sums) noexcept nogil:
+    # `round_marginals` and `compare` for entries; `kept` gets mu - mu'.
+    cdef RowEntries* e = &q.at.entries
+    cdef Py_ssize_t p
+    cdef double change
+    for p in range(e.n):
+        e.expected[p] = <float> e.expected[p]
+        change = e.expected[p] - dual.entry_mu[p]
+        sums[0] += entry_candidate(q, p) * e.expected[p]
+        sums[1] += (e.kept[p] - dual.entry_theta[p]) * change
+        sums[2] -= e.kept[p] * change
+        e.kept[p] = -change
 
 
 cdef inline double move_with_l1(
@@ -207,6 +252,24 @@ cdef double move_chain(
     return total
 
 
+cdef double move_links(Problem* q, Py_ssize_t r, Py_ssize_t T, double scale) noexcept nogil:
+    # `move` for weights of transition features; `kept` holds changes of entries, without scale.
+    cdef RowEntries* e = &q.at.entries
+    cdef Py_ssize_t t, p, k, f, pair
+    cdef double x, total = 0
+    for t in range(1, T):
+        number_entries(e, t)
+        for p in range(e.links.indptr[r + t], e.links.indptr[r + t + 1]):
+            f, x = e.links.indices[p], scale * e.links.data[p]
+            for k in range(e.links.support[f], e.links.support[f + 1]):
+                pair = e.links.from_label[k] * e.links.L + e.links.to_label[k]
+                total += step_to(
+                    e.v + k, q.link_u + k if q.U != NULL else NULL, x * e.kept[e.place[pair]],
+                    q.threshold
+                )
+    return total
+
+
 cdef void keep_candidate(Problem* q, Dual* dual, Py_ssize_t T) noexcept nogil:
     cdef Py_ssize_t t, j, W = q.at.rows.width, L = q.at.rows.L
     for t in range(T):
@@ -222,6 +285,13 @@ cdef void keep_candidate(Problem* q, Dual* dual, Py_ssize_t T) noexcept nogil:
             dual.pair_mu[t * L + j] = <float> q.at.pair_mu[t * W + j]
 
 
+cdef void keep_entries(const Problem* q, Dual* dual) noexcept nogil:
+    cdef Py_ssize_t p
+    for p in range(q.at.entries.n):
+        dual.entry_theta[p] = <float> entry_candidate(q, p)
+        dual.entry_mu[p] = <float> q.at.entries.expected[p]
+
+
 cdef double update(
     lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T, Dual* dual, bint* rejected
 ) noexcept nogil:
@@ -233,6 +303,8 @@ cdef double update(
     rejected[0] = True
     scores(tag, &q.at, r, T)
     set_candidate(q, dual, T)
+    if q.at.entries.n:
+        set_entry_candidates(q, dual, T)
     log_z = expectations(tag, &q.at, q.theta, q.pair_theta, 1, T)
     if log_z != log_z:                   # scores differ too much: shorten the step
         eta[0] *= 0.5
@@ -241,10 +313,14 @@ cdef double update(
     sums[0] = sums[1] = sums[2] = 0
     compare(q, dual.theta, dual.mu, T, q.at.S, q.theta, q.at.mu, sums)
     compare_pairs(q, dual, sums)
+    if q.at.entries.n:
+        compare_entries(q, dual, sums)
     for t in range(T):
         for j in range(L):
             q.at.S[t * W + j] = scale * (dual.mu[t * L + j] - q.at.mu[t * W + j])
     norm = move(tag, q, r, T, 1) + move_chain(q, dual.pair_mu, T, scale, 1)
+    if q.at.entries.n:
+        norm += move_links(q, r, T, scale)
     gain = weight * (log_z - sums[0] - dual.entropy[0]) - 0.5 * q.lam * norm
     dual.gap[0] = 0.5 * weight * sums[1] / eta[0]
     # Along the step, D(x eta) = D + weight sums[1] (x - x^2/2) / eta - lam/2 ||step of w||^2 x^2,
@@ -255,10 +331,14 @@ cdef double update(
     if gain < -1e-9 and dual.seen:
         move(tag, q, r, T, -1)
         move_chain(q, dual.pair_mu, T, scale, -1)
+        if q.at.entries.n:
+            move_links(q, r, T, -scale)
         return 0
     rejected[0] = False
     dual.entropy[0] = log_z - sums[0]
     keep_candidate(q, dual, T)
+    if q.at.entries.n:
+        keep_entries(q, dual)
     return gain
 
 
@@ -273,7 +353,10 @@ def ascend(
     cdef const double[::1] weights = state.weights
     cdef float[:, ::1] theta = state.theta, mu = state.mu
     cdef float[:, ::1] pair_theta = state.pair_theta, pair_mu = state.pair_mu
-    cdef double[::1] entropy = state.entropy, eta = state.eta, gap = state.gap, sparse_u
+    cdef float[:, ::1] of_entries = state.of_entries
+    cdef const long long[::1] first_entry = state.first_entry
+    cdef const int[::1] y = state.y
+    cdef double[::1] entropy = state.entropy, eta = state.eta, gap = state.gap, sparse_u, link_u
     cdef double[:, ::1] dense_u, chain_u, scratch = state.scratch
     cdef unsigned char[::1] seen = state.seen
     cdef Problem q
@@ -287,12 +370,13 @@ def ascend(
     if order.shape[0] == 0:
         return 0.0, 0
     q.at, q.lam, q.threshold = lattice_of(state, W, w), state.lam, state.threshold
-    q.U, q.sparse_u, q.chain_u, q.pair_theta = NULL, NULL, NULL, NULL
+    q.U, q.sparse_u, q.chain_u, q.link_u, q.pair_theta = NULL, NULL, NULL, NULL, NULL
     if state.u is not None:
-        dense_u, sparse_u, chain_u = state.u
+        dense_u, sparse_u, chain_u, link_u = state.u
         q.U = &dense_u[0, 0] if dense_u.shape[0] else &chain_u[0, 0]
         q.sparse_u = &sparse_u[0] if sparse_u.shape[0] else NULL
         q.chain_u = &chain_u[0, 0]
+        q.link_u = &link_u[0] if link_u.shape[0] else NULL
     q.theta = &scratch[q.at.used, 0]
     if not q.at.listed.n:
         q.pair_theta = &scratch[q.at.used + state.longest, 0]
@@ -302,7 +386,9 @@ def ascend(
             r, T = offsets[s], offsets[s + 1] - offsets[s]
             dual.theta, dual.mu = &theta[r, 0], &mu[r, 0]
             dual.pair_theta, dual.pair_mu = &pair_theta[s, 0], &pair_mu[s, 0]
-            dual.weight, dual.seen = weights[s], seen[s] != 0
+            dual.entry_theta = &of_entries[0, first_entry[s]]
+            dual.entry_mu = &of_entries[1, first_entry[s]]
+            dual.y, dual.weight, dual.seen = &y[r], weights[s], seen[s] != 0
             dual.entropy, dual.eta, dual.gap = &entropy[s], &eta[s], &gap[s]
             if q.at.rows.width == 2:
                 gain += update(&two, &q, r, T, &dual, &rejected)

@@ -25,7 +25,7 @@ from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq._lib.prefetch cimport prefetch
 from sklseq.inference.kernels._log_domain cimport log_sum_exp
 from sklseq.objectives.likelihood.lattice cimport (
-    Lattice, RowEntries, Rows, entry_of, expectations, lattice_of, scores, soft,
+    Lattice, RowEntries, Rows, entry_of, expectations, lattice_of, number_entries, scores, soft,
 )
 from sklseq.objectives.likelihood.sparse_lattice cimport listed_number
 
@@ -192,8 +192,8 @@ cdef void move_links(Problem* q, Py_ssize_t r, Py_ssize_t T, Py_ssize_t update) 
     cdef Py_ssize_t t, p, k, f, e
     cdef double g
     for t in range(1, T):
+        number_entries(at, t)
         for e in range(at.start[t], at.start[t + 1]):
-            at.place[at.i[e] * at.links.L + at.j[e]] = <int> e
             at.expected[e] *= l2_scale(q, abs(at.expected[e]))
         for p in range(at.links.indptr[r + t], at.links.indptr[r + t + 1]):
             f = at.links.indices[p]

@@ -19,8 +19,10 @@ _ascent = load_kernel("sklseq.objectives.likelihood._ascent")
 CONFIDENCE, FIRST_STEP = 5.0, 0.5
 
 
-def dual_bytes(y: np.ndarray, offsets: np.ndarray, n_labels: int, all_pairs: bool) -> int:
-    """Bytes of the dual variables.
+def dual_bytes(
+    y: np.ndarray, offsets: np.ndarray, n_labels: int, all_pairs: bool, by_row: bool = False
+) -> int:
+    """Bytes of the dual variables; with transition features, at most.
 
     Parameters
     ----------
@@ -30,13 +32,16 @@ def dual_bytes(y: np.ndarray, offsets: np.ndarray, n_labels: int, all_pairs: boo
     n_labels : int
     all_pairs : bool
         Whether all transitions have a weight, or only those that occur.
+    by_row : bool, default=False
+        Whether rows have transition features.
     """
-    n_pairs = n_labels**2
+    n_pairs = n_entries = n_labels**2
     if not all_pairs:
         after = row_positions(offsets)[2]
         seen = len(np.unique(y[after - 1].astype(np.int64) * n_labels + y[after]))
-        n_pairs = seen if seen <= most_listed(n_labels, np.float64, "updates") else n_pairs
-    return 8 * (len(y) * n_labels + (len(offsets) - 1) * n_pairs)
+        listed = not by_row and seen <= most_listed(n_labels, np.float64, "updates")
+        n_pairs, n_entries = seen if listed else n_pairs, seen
+    return 8 * (len(y) * (n_labels + by_row * n_entries) + (len(offsets) - 1) * n_pairs)
 
 
 class DualLikelihood(LatticeState):
@@ -53,7 +58,8 @@ class DualLikelihood(LatticeState):
     stay equal: theta takes n_rows · L + n_sequences · L² numbers. If few transitions have a weight,
     only these are stored and counted in place of L², as the others always score 0. eta is chosen
     for each sequence from the curvature at its last update, and a step that lowers D is undone; the
-    paper has one eta, halved on failure.
+    paper has one eta, halved on failure. Where a row has transition features, each pair of labels
+    that has a weight with one of them has a number of its own, which is added to that of the pair.
 
     With an L1 penalty, w(mu) is this sum soft-thresholded at l1 / (2 · l2), and everything else is
     unchanged (the dual of the elastic net; Shalev-Shwartz, Zhang 2014, §1).
@@ -72,7 +78,8 @@ class DualLikelihood(LatticeState):
     Notes
     -----
     An update costs O(nnz · L + T · L² + L²), and one exponential per label and row. Memory:
-    8 · (n_rows · L + n_sequences · L²) bytes beside the rows, with L² as above.
+    8 · (n_rows · L + n_sequences · L²) bytes beside the rows, with L² as above, and 8 for each row
+    and pair of labels that has a weight with a transition feature of the row.
 
     Several threads start a pass from the same w. Each ascends the dual of its sequences with lam /
     sigma in place of lam = 2 · l2, so that w_k changes sigma times too much; then
@@ -90,6 +97,7 @@ class DualLikelihood(LatticeState):
         super().__init__(primal, w)
         self.lam = 2.0 * primal.l2
         self.threshold = l1 / self.lam
+        self.y = primal.y
         self._start(primal.y)
         self.scratch = self.new_scratch(5, 3 * self.scores.width + 2 * self.scores.n_labels)
         self.value, self.sigma = 0.0, 0.0
@@ -118,10 +126,15 @@ class DualLikelihood(LatticeState):
             np.add.at(self.pair_mu.reshape(-1), pair, np.float32(1))
         self.entropy, self.gap = np.zeros((2, n))
         self.eta, self.seen = np.full(n, FIRST_STEP), np.zeros(n, np.uint8)
+        # theta and mu of the entries of rows with transition features; the kernel sets their start.
+        self.first_entry = np.zeros_like(self.offsets)
+        if self.links is not None:
+            self.first_entry = self.features.before[self.offsets]
+        self.of_entries = np.empty((2, self.first_entry[-1] + 1), np.float32)
         self.u = None
         if self.threshold > 0:
-            W, w = self.dense_and_sparse()
-            self.u = (np.zeros_like(W), np.zeros_like(w), np.zeros_like(self.chain))
+            parts = *self.dense_and_sparse(), self.chain, self.v
+            self.u = tuple(np.zeros_like(x) for x in parts)
 
     def ascend(self, order: np.ndarray) -> int:
         """Update on each sequence of ``order``; return the number of steps that were undone."""
@@ -140,14 +153,15 @@ class DualLikelihood(LatticeState):
 
     def _ascend_apart(self, shares: list[np.ndarray], W: np.ndarray, w: np.ndarray) -> int:
         # Each thread updates on a part of the sequences, then the weights are merged.
-        n, arrays = len(shares), {"copies": [W, w, self.chain]}
+        n, arrays = len(shares), {"copies": [W, w, self.chain, self.v]}
         sigma = self.sigma or n
         if self.u is not None:
             arrays["u"] = list(self.u)
 
         def run(k: int) -> tuple[int, DualLikelihood]:
             other = self.member(k, arrays)
-            other.chain, other.lam = other.copies[2], self.lam / sigma
+            other.chain, other.v = other.copies[2:]
+            other.lam = self.lam / sigma
             return _ascent.ascend(other, shares[k], *other.copies[:2])[1], other
 
         rejected, others = zip(*self.threads.map(run, range(n)))

@@ -171,6 +171,13 @@ cdef inline Py_ssize_t entry_of(
     return -1
 
 
+cdef inline void number_entries(RowEntries* e, Py_ssize_t t) noexcept nogil:
+    # Write the number of each entry of row t at its pair of labels.
+    cdef Py_ssize_t p
+    for p in range(e.start[t], e.start[t + 1]):
+        e.place[e.i[p] * e.links.L + e.j[p]] = <int> p
+
+
 cdef inline double soft(double u, double threshold) noexcept nogil:
     # argmin_w (w - u)^2 / 2 + threshold |w|: u less its nearest number in [-threshold, threshold]
     cdef double near = u if u < threshold else threshold
