@@ -34,9 +34,6 @@ KINDS = "biuf"
 NUMBERED = 16
 
 
-# --------------------------------------------------------------------------------------- writing
-
-
 def write_model(path: Any, model: Any, version: int = FIRST_VERSION) -> None:
     """Write a model of plain values, lists, dicts and arrays, by ``write_file``."""
     arrays: list[np.ndarray] = []
@@ -105,9 +102,6 @@ def _pack(value: Any, arrays: list[np.ndarray]) -> Any:
             return {"numbered": [list(value), len(arrays) - 1]}
         return {"dict": {name: _pack(v, arrays) for name, v in value.items()}}
     raise TypeError(f"a model file cannot hold {value!r:.60} ({type(value).__name__})")
-
-
-# --------------------------------------------------------------------------------------- reading
 
 
 def read_model(path: Any) -> Any:

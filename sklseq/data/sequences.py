@@ -389,7 +389,6 @@ def check_offsets(offsets: Any, n_rows: int, of: str = "rows") -> np.ndarray:
 
 
 def check_roles(roles: Any, n_features: int) -> np.ndarray:
-    """Roles of columns as uint8, checked."""
     given, roles = roles, np.asarray(roles)
     if (
         roles.shape != (n_features,)

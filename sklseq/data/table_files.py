@@ -22,7 +22,6 @@ def is_table_file(path: str) -> bool:
 
 
 def table_names(path: str) -> list[str]:
-    """Names of the columns of a file."""
     if not path.lower().endswith(ARROW):
         with _open_text(path) as lines:
             return _header(path, lines)
@@ -79,9 +78,6 @@ def _read(path: str, columns: list[str], convert: Callable) -> Iterator[np.ndarr
     if not path.lower().endswith(ARROW):
         return _of_text(path, columns, convert is _labels)
     return (convert(block, columns) for block in _of_arrow(path, columns))
-
-
-# ------------------------------------------------------------------------------ text
 
 
 def _open_text(path: str) -> Any:
@@ -152,9 +148,6 @@ def _fault(line: str, path: str, names: list[str], places: list[int], dtype: Any
         f"holds {cells[wrong]!r:.60} in column {names[wrong]!r}, which is not a number; convert "
         "it, or leave the column out by columns="
     )
-
-
-# ------------------------------------------------------------------------------ Arrow
 
 
 def _of_arrow(path: str, columns: list[str]) -> Iterator[list[np.ndarray]]:

@@ -138,7 +138,6 @@ def holds_numbers(values: Any) -> bool:
 
 
 def column_list(values: Any) -> list:
-    """The values of a column as a list."""
     if type(values) is list:
         return values
     if _is_pandas_extension(values) or _is_dictionary(values):  # slow to read one by one
@@ -213,7 +212,6 @@ def _by_occurrence(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def column_array(values: Any) -> np.ndarray:
-    """The values of a column as an array."""
     return values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
 
 

@@ -117,7 +117,6 @@ def _sentences(text: str) -> Iterator[tuple[list[str], list[tuple[int, str]]]]:
 
 
 def _words(name: str, lines: list[tuple[int, str]]) -> list[list[str]]:
-    """Return the fields of the words of a sentence."""
     words, n_empty, end = [], 0, 0  # empty nodes since the last word; end of the last range
     for number, line in lines:
         fields = line.split("\t")

@@ -388,7 +388,6 @@ def _known(labels: list) -> list:
 
 
 def _column(rows: Any, name: str) -> list:
-    """The cells of a column, one for each row."""
     if isinstance(rows, Mapping) or is_table(rows):
         return column_list(read_columns(rows, [name])[0])
     if not isinstance(rows, list | tuple):

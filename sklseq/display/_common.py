@@ -162,7 +162,6 @@ def lines_of(text: str, spans: Iterable[tuple[int, int, Any]], width: int) -> It
 
 
 def words_of(line: str) -> Iterator[tuple[int, str]]:
-    """Words of a line and their columns."""
     at = 0
     for word in line.split():
         at = line.index(word, at)

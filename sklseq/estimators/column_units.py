@@ -164,7 +164,6 @@ def _of_one_sign(values: np.ndarray) -> np.ndarray:
 
 
 def _sizes(rows: Any) -> np.ndarray:
-    """Largest magnitude of each column."""
     if sparse.issparse(rows):
         return np.ravel(abs(canonical(rows)).max(axis=0).toarray())
     return np.maximum(rows.max(axis=0, initial=0), -rows.min(axis=0, initial=0))

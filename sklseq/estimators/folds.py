@@ -162,7 +162,6 @@ def scorer_weights(scorer: Callable[..., float] | None, weights: dict[str, Any])
 
 
 def read_number(score: Any) -> float:
-    """Return a score as float, checked."""
     if not isinstance(score, numbers.Real) and getattr(score, "shape", None) != ():
         raise ValueError(f"scoring must return a number, got {score!r}.")
     return float(score)

@@ -128,6 +128,12 @@ def resolve_gamma(gamma: str | float, rows: Any) -> float:
     return 1.0 / (n * variance)
 
 
+def row_kernel(tagger: Any, rows: Any) -> RowKernel:
+    """The kernel that the parameters of a tagger ask for."""
+    gamma = resolve_gamma(tagger.gamma, rows) if tagger.kernel in ("poly", "rbf") else 1.0
+    return RowKernel(tagger.kernel, gamma, int(tagger.degree), float(tagger.coef0))
+
+
 def _moments(rows: Any) -> tuple[float, float]:
     # Mean and variance of all entries, in two passes, since E[x²] - E[x]² loses precision.
     stored = canonical(rows).data if sparse.issparse(rows) else rows

@@ -448,7 +448,6 @@ class _Run:
             self.print(f"score {score_found:.6g} of fold {k}, {_named(self.point(at))}")
 
     def print(self, line: str) -> None:
-        """Print progress, if asked to."""
         if self.search.verbose:
             print(f"[{type(self.search).__name__}] {line}")
 

@@ -203,7 +203,6 @@ def check_room(out: Any, n_labels: int, n_rows: int | None = None) -> None:
 
 
 def warn_one_label(classes: np.ndarray) -> None:
-    """Warn if there is only one label."""
     if len(classes) == 1:
         warnings.warn(
             f"y holds one label only ({classes.tolist()[0]!r:.60}); every prediction will be that "

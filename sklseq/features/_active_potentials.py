@@ -43,7 +43,6 @@ def count_active_potentials(
 
 
 def _segments_of(X: SegmentPotentials, ends: np.ndarray, longest: int | None) -> np.ndarray:
-    """Return the number of segments in which each potential is active."""
     longest = int(ends.max(initial=1)) if longest is None else longest
     earlier = np.where(np.isin(X.kind, (OPEN_START, OPEN_BOTH)), X.start, 0)
     later = np.where(np.isin(X.kind, (OPEN_END, OPEN_BOTH)), ends - X.stop, 0)

@@ -122,7 +122,6 @@ class Conjunctions:
         return self._merge(found, inner.n_rows)
 
     def names(self, inner: list[str], at_offset: Any) -> list[str]:
-        """Return the names of the output columns."""
         names: list[str] = [""] * self.n
         for c, keys, table in zip(self.parts, self.keys, self.tables):
             for code in np.flatnonzero(table >= 0):

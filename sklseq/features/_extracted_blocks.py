@@ -88,7 +88,6 @@ def each_block(X: Any) -> Iterator:
 
 
 def first_block(X: Any) -> Any:
-    """Return the first block of rows of X."""
     for rows in each_block(X):
         return rows
     raise ValueError(f"X must hold at least one row; got {len(X)} sequences without rows.")

@@ -261,7 +261,6 @@ def _pattern(shapes: list[str]) -> str:
 
 
 def function_part(functions: list[tuple[str, Callable]], longest: int) -> SpanPart:
-    """Return the part of the values of functions of the tokens."""
 
     def features_of(span: list[str]) -> list[tuple[str, float]]:
         return [
@@ -421,6 +420,5 @@ def _named_rows(found: list[list[tuple[str, float]]], values: dict, grow: bool) 
 
 
 def _of_rows(kind: int, spans: Spans, rows: Any) -> Potentials:
-    """Return the potentials of all spans with a nonempty row."""
     used = np.diff(rows.indptr)[spans.number] > 0
     return Potentials(kind, spans.at[used], spans.length, spans.number[used], rows)

@@ -51,7 +51,6 @@ class GapMonitor:
         return bool(self.objective.find_contradiction())
 
     def result(self, k: int, message: str = "max_iter reached") -> SolverResult:
-        """Result after k passes."""
         message = "gap within tol" if self.converged else message
         primal, history = self.primal, self.history
         return SolverResult(self.objective, primal, k, self.converged, history, message)

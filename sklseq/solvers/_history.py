@@ -92,7 +92,6 @@ class History:
         return [(self.pairs[i], self.pairs[m + i]) for i in slots]
 
     def forget(self) -> None:
-        """Drop all pairs."""
         self.used, self.slot = 0, -1
 
     def restart(self, metric: BlockMetric | None) -> None:

@@ -62,7 +62,6 @@ class ReducedHistory(History):
         return list(zip(found[::2], found[1::2]))
 
     def direction(self, v: np.ndarray, out: np.ndarray, free: np.ndarray | None = None) -> float:
-        """See :class:`History`."""
         if not len(self.at):
             self._choose(np.abs(v))
         at, part = self.at, np.empty(len(self.at), dtype=out.dtype)

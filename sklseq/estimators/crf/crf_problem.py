@@ -164,7 +164,6 @@ class CRFProblem:
         return score_map(*given, support)
 
     def solve(self) -> SolverResult:
-        """Run the solver."""
         with Threads(self.tagger.n_jobs) as self.threads:
             self.f = self.source.likelihood(self.scores, self.l2, self.threads)
             kept = first_set(self)

@@ -6,12 +6,9 @@ from typing import Any
 import numpy as np
 
 from sklseq.data.sequences import Sequences
-from sklseq.estimators.hmsvm.margin_problem import (
-    MarginProblem,
-    check_kernel_of_roles,
-)
+from sklseq.estimators.hmsvm.margin_problem import MarginProblem, check_kernel_of_roles
 from sklseq.estimators.hmsvm.solver_choice import choose_solver
-from sklseq.estimators.kernel_functions import RowKernel, gram_matrix, resolve_gamma
+from sklseq.estimators.kernel_functions import RowKernel, gram_matrix, row_kernel
 from sklseq.estimators.penalty_search import Data
 from sklseq.estimators.sources.source import RowSource
 
@@ -27,17 +24,14 @@ class GramMatrices:
 
     def __init__(self, tagger: Any, rows: Any):
         self.tagger, self.rows = tagger, rows
-        self.lock, self.gamma, self.matrix = Lock(), None, None
+        self.lock, self.kernel, self.matrix = Lock(), None, None
 
-    def of_gamma(self, gamma: float) -> np.ndarray:
-        """The Gram matrix for this gamma."""
-        tagger = self.tagger
+    def of_kernel(self, kernel: RowKernel) -> np.ndarray:
         with self.lock:
-            if self.gamma != gamma:
+            if self.kernel is None or self.kernel.gamma != kernel.gamma:
                 self.matrix = None  # frees its memory before the next one is computed
-                kernel = RowKernel(tagger.kernel, gamma, int(tagger.degree), float(tagger.coef0))
-                self.matrix = gram_matrix(kernel, self.rows, float(tagger.cache_size))
-                self.gamma = gamma
+                self.matrix = gram_matrix(kernel, self.rows, float(self.tagger.cache_size))
+                self.kernel = kernel
             return self.matrix
 
 
@@ -68,8 +62,7 @@ class MarginPath:
         check_kernel_of_roles(tagger, rows.roles)
         self.gram = None
         if tagger.kernel != "linear":
-            gamma = resolve_gamma(tagger.gamma, self.source.X.rows)
-            self.gram = grams.of_gamma(gamma if tagger.kernel in ("poly", "rbf") else 1.0)
+            self.gram = grams.of_kernel(row_kernel(tagger, self.source.X.rows))
             rows = rows.with_rows(self.gram)
             self.source.given = rows, weights
             tagger.kernel = "precomputed"

@@ -12,11 +12,10 @@ from sklseq.data.sequences import TRANSITION, Sequences
 from sklseq.estimators.hmsvm.solver_choice import Outlook, choose_solver, may_change
 from sklseq.estimators.kernel_functions import (
     KernelRows,
-    RowKernel,
     fits,
     gram_factor,
     gram_matrix,
-    resolve_gamma,
+    row_kernel,
 )
 from sklseq.estimators.label_losses import resolve_loss
 from sklseq.estimators.sources.source import RowSource
@@ -87,12 +86,10 @@ class MarginProblem:
         check_magnitude(self.rows, "HMSVMTagger")
         allowed = source.allowed(tagger.constraints, source.classes)
         self.solver = choose_solver(tagger, source.X, len(source.classes))
-        loss, gamma = path_loss(tagger, source), 1.0
+        loss = path_loss(tagger, source)
         if self.solver == "perceptron":
             loss = PathLoss(np.zeros_like(loss.cost), 0.0)
-        if tagger.kernel in ("poly", "rbf"):
-            gamma = resolve_gamma(tagger.gamma, source.X.rows)
-        self.kernel = RowKernel(tagger.kernel, gamma, int(tagger.degree), float(tagger.coef0))
+        self.kernel = row_kernel(tagger, source.X.rows)
         self.n_passes, self.threads = 0, threads or Threads(1)
         self.support = self._support(triples)
         self.smoothed = lambda: self._smoothed(loss, allowed)

@@ -19,9 +19,6 @@ LARGEST = 2**62  # largest count: sums with later rows must not overflow
 _CHECKSUMS: WeakKeyDictionary = WeakKeyDictionary()
 
 
-# ------------------------------------------------------------------ same model and rule
-
-
 def weights_checksum(tagger: Any) -> int:
     """Return a checksum of all fitted numeric arrays of a tagger."""
     arrays = {name: a for name, a in sorted(vars(tagger).items()) if _is_fitted(name, a)}
@@ -66,9 +63,6 @@ def check_identity(checkpoint: Any, mine: dict) -> None:
                 f"The checkpoint is of a stream with other {name}; continue it on the decoder "
                 "that made it, or on a copy."
             )
-
-
-# ------------------------------------------------------------------ valid fields
 
 
 def _refuse(name: str, wanted: str, value: Any) -> None:

@@ -112,7 +112,6 @@ class SegmentProblem:
         return sparse.csr_matrix(self.potentials.rows)[:, self.columns].count_nonzero() > 0
 
     def solve(self) -> SolverResult:
-        """Run the solver of the loss."""
         return SOLVERS[self.segmenter.loss](self)
 
     def report(self, k: int, value: float, w: np.ndarray | SegmentHinge) -> bool:
@@ -160,9 +159,6 @@ def check_constraints(has_unknown: bool) -> None:
             "constraints do not support unknown segments in y (label None); use constraints=None, "
             "and valid= of predict instead."
         )
-
-
-# ------------------------------------------------------------------------------------- solvers
 
 
 # Proved excess over the minimum at which training stops, in units of tol. The true excess is a half

@@ -139,7 +139,6 @@ class SegmentSource:
 
     @property
     def is_partial(self) -> bool:
-        """Whether some segments are unknown."""
         return bool((self.codes < 0).any())
 
     def longest(self, limit: int | None) -> int:

@@ -242,7 +242,6 @@ class ClusterSource(ShardSource):
 
 
 def current_client() -> Any:
-    """Return the Dask client of this process."""
     from distributed import get_client
 
     try:

@@ -53,7 +53,6 @@ class ShardSource(Source):
         return f"Shard {k}"
 
     def each_summary(self) -> list[Summary]:
-        """The summary of each shard."""
         raise NotImplementedError
 
     def summarise(self) -> Summary:
@@ -71,12 +70,10 @@ class ShardSource(Source):
         return np.unique(np.concatenate(self.each_triples(columns)))
 
     def each_triples(self, columns: np.ndarray) -> list[np.ndarray]:
-        """The triples of each shard."""
         raise NotImplementedError
 
     @property
     def column(self) -> dict | None:
-        """The column of each attribute."""
         return None if self.vectorizer is None else self.vectorizer.vocabulary_
 
     def check_constraints(self, allowed: Constraints) -> None:

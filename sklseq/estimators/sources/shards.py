@@ -168,7 +168,6 @@ def _read_one(source: Any, k: int) -> Any:
 
 
 def shard_name(k: int, source: Any = None) -> str:
-    """Return the name of shard k in messages."""
     file = f" ({os.fspath(source)!r})" if isinstance(source, (str, os.PathLike)) else ""
     return f"Shard {k}{file}"
 

@@ -10,10 +10,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq.estimators.kernel_functions import (
     BLOCK,
-    RowKernel,
     gram_factor,
     gram_matrix,
-    resolve_gamma,
+    row_kernel,
 )
 from sklseq.estimators.sources.source import RowSource
 from sklseq.inference.chain.linear_chain import as_generator, row_blocks
@@ -44,11 +43,8 @@ class KernelSpace:
 
     def __init__(self, tagger: Any, source: RowSource, gram: np.ndarray | None = None):
         self.tagger, self.source, self.known = tagger, source, gram
-        rows, gamma = source.X.rows, 1.0
-        if tagger.kernel in ("poly", "rbf"):
-            gamma = resolve_gamma(tagger.gamma, rows)
-        self.kernel = RowKernel(tagger.kernel, gamma, int(tagger.degree), float(tagger.coef0))
-        self.support = np.arange(rows.shape[0])
+        self.kernel = row_kernel(tagger, source.X.rows)
+        self.support = np.arange(source.X.n_rows)
         if tagger.n_landmarks is not None and tagger.n_landmarks < len(self.support):
             rng = as_generator(tagger.random_state)
             chosen = rng.choice(len(self.support), int(tagger.n_landmarks), replace=False)
@@ -75,8 +71,6 @@ class KernelSpace:
         """Numbers of the support rows among all rows of the user, including weight 0."""
         X, weights = self.source.given
         return np.flatnonzero(np.repeat(weights > 0, X.lengths))[self.support]
-
-    # ------------------------------------------------------------------ landmarks
 
     def statistics(self, sample: Sample) -> Statistics:
         """Sums over rows k(x, Z) R⁻ᵀ for the landmarks Z, with R Rᵀ their kernels (Nyström).
@@ -106,8 +100,6 @@ class KernelSpace:
     def of_landmarks(self, coef: np.ndarray) -> np.ndarray:
         """Convert weights of the rows k(x, Z) R⁻ᵀ to coefficients of kernels with the landmarks."""
         return solve_triangular(self.root, coef, trans="T", lower=True)
-
-    # ------------------------------------------------------------------ the model
 
     def training_scores(self, coef: np.ndarray) -> np.ndarray:
         """Scores of all rows of ``source.X``."""

@@ -78,8 +78,6 @@ class LeaveOutSearch:
         weights = {"sample_weight": source.weights[sequences]} if self.weighted else {}
         return read_number(self.scorer(Answers(found), source.X[sequences], truth, **weights))
 
-    # ------------------------------------------------------------------ each sequence in turn
-
     def each_sequence(self) -> np.ndarray:
         """Scores of shape (n_l2s, n_rules), each sequence left out, in closed form."""
         X, sample, space = self.source.X, self.problem.sample, self.problem.space
@@ -111,8 +109,6 @@ class LeaveOutSearch:
                 found = [decode(self.problem, one, rule).tolist() for one in left]
                 scores[i, j] = self._score(found, used)
         return scores
-
-    # ------------------------------------------------------------------ folds
 
     def folds(self, folds: list) -> np.ndarray:
         """Mean scores over folds (train, test) of numbers of sequences, of the same shape."""

@@ -83,7 +83,6 @@ class Filtered(NamedTuple):
     in_logs: list
 
     def copy(self) -> Filtered:
-        """A copy of the arrays."""
         return Filtered(*(x.copy() for x in self[:4]), self.in_logs)
 
     @property

@@ -152,7 +152,6 @@ class SegmentRule(NamedTuple):
     by_step: bool = False
 
     def beam(self):
-        """Return an empty beam."""
         longest = int(self.limits.max())
         apart = longest if self.limits.all() else max(longest, self.max_span)
         scores = (np.ascontiguousarray(x, dtype=np.float64) for x in (self.transition, self.start))

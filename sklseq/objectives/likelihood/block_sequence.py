@@ -63,7 +63,6 @@ class BlockSequence:
 
     @property
     def in_memory(self) -> bool:
-        """Whether the rows are in memory."""
         rows = self.source.source
         return self._whole is not None or type(rows) is np.ndarray
 
@@ -221,12 +220,10 @@ def _kind(rows: Any) -> str:
 
 
 def as_block(rows: Any) -> DenseBlock | SparseBlock:
-    """``DenseBlock`` or ``SparseBlock`` of rows."""
     return SparseBlock(rows) if sparse.issparse(rows) else DenseBlock(rows)
 
 
 def join_blocks(blocks: list) -> DenseBlock | SparseBlock:
-    """Blocks joined into one."""
     if len(blocks) == 1:
         return blocks[0]
     for block in blocks:

@@ -55,7 +55,6 @@ class PartialLogLikelihood(LogLikelihood):
         super().__init__(scores, labels.codes, offsets, weights, l2, threads, buffers)
 
     def alone(self) -> PartialLogLikelihood:
-        """See ``LogLikelihood``."""
         args = self.labels, self.offsets, self.weights, 0.0, Threads(1)
         return PartialLogLikelihood(self.scores.unshared(), *args)
 

@@ -48,7 +48,6 @@ class Counts:
         return counts
 
     def add(self, other: Counts, weight: float) -> None:
-        """Add ``weight`` times ``other``."""
         self.triples += weight * other.triples
         self.state += weight * other.state
         self.pairs += weight * other.pairs

@@ -171,7 +171,6 @@ class Summary(NamedTuple):
 
 
 def summarise_rows(X: Sequences, classes: np.ndarray, support: Support) -> Summary:
-    """Summary of labelled rows in memory."""
     return Summary(
         classes, X.n_rows, int(X.lengths.max(initial=0)), X.shape[1], X.is_sparse,
         X.dtype == np.float32, support, magnitudes(X.rows),

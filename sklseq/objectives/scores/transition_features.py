@@ -344,7 +344,6 @@ class BlockFeatures:
         return self._entries((indptr, indices, data), np.array([0, len(indptr) - 1]), not first)
 
     def of_sequences(self, block: Any, offsets: np.ndarray) -> EntriesOfBlock:
-        """Entries of whole sequences."""
         return self._entries(block.select(self.features.columns, self.rank), offsets, False)
 
     def _entries(self, rows: tuple, offsets: np.ndarray, skip: int) -> EntriesOfBlock:

@@ -30,11 +30,9 @@ class Entries(NamedTuple):
     data: np.ndarray
 
     def owners(self) -> np.ndarray:
-        """The row of each entry."""
         return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
 
     def squares(self) -> np.ndarray:
-        """The square of each entry."""
         return np.square(self.data, dtype=float) if len(self.data) else np.ones(len(self.indices))
 
 
