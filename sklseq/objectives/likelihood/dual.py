@@ -15,7 +15,8 @@ from sklseq.objectives.likelihood.likelihood import LogLikelihood, squared_norm
 _ascent = load_kernel("sklseq.objectives.likelihood._ascent")
 
 # Start: theta of the observed labels, and the first eta, which halves theta. (Larger first steps
-# overshot in measurements, smaller ones made little of the first pass.)
+# overshot in measurements, smaller ones made little of the first pass.) n threads divide it by n,
+# because the weights of a thread change n times too much in the first pass.
 CONFIDENCE, FIRST_STEP = 5.0, 0.5
 
 
@@ -125,7 +126,8 @@ class DualLikelihood(LatticeState):
             pair += owner[after] * n_pairs
             np.add.at(self.pair_mu.reshape(-1), pair, np.float32(1))
         self.entropy, self.gap = np.zeros((2, n))
-        self.eta, self.seen = np.full(n, FIRST_STEP), np.zeros(n, np.uint8)
+        n_threads = len(self.shares(self.sequences))
+        self.eta, self.seen = np.full(n, FIRST_STEP / n_threads), np.zeros(n, np.uint8)
         # theta and mu of the entries of rows with transition features; the kernel sets their start.
         self.first_entry = np.zeros_like(self.offsets)
         if self.links is not None:
