@@ -84,7 +84,12 @@ class Columns(NamedTuple):
             known = self._plain(name)
             return known or [raw_column(x, name, s) for s, x in enumerate(self.sequences)]
         form, sequences, key = self.column(name)
-        return sequences if form == "tokens" else [[row[key] for row in x] for x in sequences]
+        if form == "tokens":
+            return sequences
+        try:
+            return [[row[key] for row in x] for x in sequences]
+        except (LookupError, TypeError):
+            raise _no_column(sequences, key, name) from None
 
     def _plain(self, name: str) -> list[list] | None:
         # The lists of a column if all sequences are dicts of lists, otherwise None.
@@ -183,6 +188,20 @@ def raw_column(sequence: Any, name: str, s: int) -> Any:
             f"{type(values).__name__}. If X is one sequence of dicts, wrap it in a list: [X]."
         )
     return values
+
+
+def _no_column(sequences: list, key: Any, name: str) -> ValueError:
+    # The error for the first row that has no such column.
+    for s, x in enumerate(sequences):
+        for t, row in enumerate(x):
+            try:
+                row[key]
+            except (LookupError, TypeError):
+                return ValueError(
+                    f"Row {t} of sequence {s} of X has no column {name!r}; got {row!r:.60}. Give "
+                    "every row all columns."
+                )
+    raise AssertionError("every row has the column")
 
 
 def column_of(sequence: Any, name: str, s: int) -> list:

@@ -188,6 +188,14 @@ def test_other_forms_of_x_and_y():
     assert two.predict_labels(pairs)[0] == ["B-A", "B-M", "B-P"]
 
 
+@pytest.mark.parametrize(("row", "other"), [({"a": "x"}, {"b": "x"}), (["x"], [])])
+def test_rows_without_the_column_of_tokens_are_named(row, other):
+    rows, labels = [[row, row], [row, row], [row, other]], [[(0, 1, "x")]] * 3
+    reranker = SegmentReranker(SemiCRFSegmenter(), cv=2)
+    with pytest.raises(ValueError, match=r"Row 1 of sequence 2 of X has no column '(a|c0)'; got"):
+        reranker.fit(rows, labels)
+
+
 def test_a_fitted_model_can_be_pickled_and_keeps_its_parameters():
     reranker = model().fit(X, Y)
     expected = list(reranker.predict(X))

@@ -754,6 +754,22 @@ def test_too_many_programs():
         paper_tagger(moments="dp").fit(X, [[0, 1, 0, 1, 1]])
 
 
+@pytest.mark.parametrize("kernel", ["linear", "poly"])
+@pytest.mark.parametrize("seed", range(30))
+def test_no_zscore_where_only_rounding_tells_labelings_apart(seed, kernel):
+    # One row of zeros has the same score for all labels.
+    rng = np.random.default_rng(seed)
+    lengths, unit = [4, *rng.integers(1, 5, size=3)], 10.0 ** rng.integers(-9, 10)
+    X = [unit * rng.integers(0, 2, size=(n, 2)) for n in lengths]
+    y = [[0, 1, 2, 0], *(rng.integers(0, 3, size=n) for n in lengths[1:])]
+    tagger = paper_tagger(l2=unit**2, kernel=kernel, gamma=unit**-2).fit(X, y)
+    # From the list of all labels, as another order of sums rounds otherwise.
+    for label in range(3):
+        assert np.isnan(tagger.sequence_zscore([np.zeros((1, 2))], [[label]]).zscore)
+    found = tagger.sequence_zscore([np.zeros((2, 2)), X[0]], [[0, 1], y[0]])
+    assert np.isfinite(found.zscore).all()
+
+
 @pytest.mark.parametrize("moments", ["exact", "dp", "sampling"])
 def test_one_label_only(moments):
     X = [np.ones((3, 2)), np.ones((1, 2))]

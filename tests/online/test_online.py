@@ -6,9 +6,10 @@ from functools import partial
 
 import numpy as np
 import pytest
+import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError, UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_predict
@@ -368,3 +369,25 @@ def test_a_decoder_has_no_number_of_features_before_fit():
     decoder = OnlineDecoder(CRFTagger(), latency_cost=0.1)
     assert not hasattr(decoder, "n_features_in_")
     assert decoder.fit(X, y).n_features_in_ == 3
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_sample_weights_reach_the_estimator(routing):
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(5, 2)) for _ in range(8)]
+    y = [(x[:, 0] > 0).astype(int) for x in X]
+    y[0], weights = 1 - y[0], np.r_[50.0, np.ones(7)]
+    expected = CRFTagger().fit(X, y, sample_weight=weights).coef_
+    with sklearn.config_context(enable_metadata_routing=routing):
+        tagger = CRFTagger().set_fit_request(sample_weight=True) if routing else CRFTagger()
+        decoder = OnlineDecoder(tagger)
+        if routing:
+            decoder.set_score_request(sample_weight=True)
+        search = GridSearchCV(decoder, {"lag": [1]}, cv=2).fit(X, y, sample_weight=weights)
+        assert_array_equal(search.best_estimator_.estimator_.coef_, expected)
+        if routing:
+            model = make_pipeline(decoder).fit(X, y, sample_weight=weights)
+            assert_array_equal(model[-1].estimator_.coef_, expected)
+            with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
+                OnlineDecoder(CRFTagger()).fit(X, y, sample_weight=weights)
+        OnlineDecoder(FrozenEstimator(CRFTagger().fit(X, y))).fit(X, y).predict(X)

@@ -7,8 +7,10 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -277,27 +279,40 @@ class OnlineDecoder(
         X : list of sequences
         y : list of label sequences
         **fit_params
-            Passed to the estimator's ``fit``.
+            Passed to the estimator's ``fit``; with scikit-learn's metadata routing, what the
+            estimator requests by ``set_fit_request``.
 
         Returns
         -------
         OnlineDecoder
             The decoder itself.
         """
-        from sklseq.estimators.crf.crf_tagger import CRFTagger
-
         self._rule()
         check_n_jobs(self.n_jobs)
-        estimator = CRFTagger() if self.estimator is None else clone_part(self, "estimator")
+        estimator = _default() if self.estimator is None else clone_part(self, "estimator")
         look_ahead(estimator, fitted=False)
         if decodes_segments(tagger_of(estimator)[1]):
             self._check_rule_of_segments()
         if self.max_latency is not None or self.lag is not None:
             self._rule(trial_look_ahead(estimator, X))
+        if get_config()["enable_metadata_routing"]:
+            fit_params = process_routing(self, "fit", **fit_params).estimator.fit
         with fit_of_part(self, estimator, "fit-estimator"):
             self.estimator_ = estimator.fit(X, y, **fit_params)
         tagger_of(self.estimator_)
         return self
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Routing of the metadata of ``fit`` to the estimator.
+
+        Returns
+        -------
+        MetadataRouter
+        """
+        to_estimator = MethodMapping().add(caller="fit", callee="fit")
+        router = MetadataRouter(owner=self).add_self_request(self)
+        estimator = _default() if self.estimator is None else self.estimator
+        return router.add(estimator=estimator, method_mapping=to_estimator)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "estimator_") or isinstance(self.estimator, FrozenEstimator)
@@ -867,6 +882,12 @@ def make_latency_scorer(price: float = 0.01, metric: Callable = token_accuracy) 
             f"metric must be a function of true and predicted label sequences; got {metric!r}."
         )
     return _LatencyScorer(float(price), metric)
+
+
+def _default() -> Any:
+    from sklseq.estimators.crf.crf_tagger import CRFTagger  # not imported to decode only
+
+    return CRFTagger()
 
 
 def _known_accuracy(y: Any, labels: Any, sample_weight: ArrayLike | None) -> float:

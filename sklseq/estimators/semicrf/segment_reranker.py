@@ -216,10 +216,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
             return [None] * len(X)
         columns = _columns.read_columns(X)
         name = _columns.select_columns(fitted_parameter(self, "columns"), columns)[0]
-        form, sequences, key = columns.column(name)
-        if form == "tokens":
-            return [list(map(str, x)) for x in sequences]
-        return [[str(row[key]) for row in x] for x in sequences]
+        return [list(map(str, _columns.column_list(x))) for x in columns.raw(name)]
 
     def _fit_texts(
         self, tokens: list, truth: list, which: np.ndarray, weights: np.ndarray | None

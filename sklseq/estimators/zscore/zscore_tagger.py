@@ -80,6 +80,8 @@ if TYPE_CHECKING:
 
 # Attributes of the sums of partial_fit, in the order of the fields of Statistics.
 STATISTICS = ("gram_", "observed_", "means_", "transition_counts_", "label_counts_")
+# Relative rounding of sums of scores: standard deviations below it count as 0.
+ROUNDING = 16 * np.finfo(float).eps
 # Attributes that only some fits set; deleted before each fit.
 STALE = {
     *STATISTICS,
@@ -636,8 +638,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         Returns
         -------
         SequenceZScores
-            Named tuple ``(zscore, p_value)``; NaN where all labelings score the same. A
-            labeling that ``constraints`` forbid has the z-score -inf.
+            Named tuple ``(zscore, p_value)``; NaN where all labelings score the same but for
+            rounding. A labeling that ``constraints`` forbid has the z-score -inf.
         """
         rows = self._read(X)
         codes = self._encode(y, rows)
@@ -650,7 +652,11 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         truth, mean, variance = labeling_scores(
             emission, transition.astype(np.float64), offsets, codes, allowed
         )
-        deviation = np.sqrt(np.where(variance > 0, variance, np.nan))
+        largest = np.abs(emission).max(axis=1) + np.abs(transition[allowed.transition]).max(
+            initial=0
+        )
+        rounding = ROUNDING * np.diff(np.append(0, np.cumsum(largest))[offsets])
+        deviation = np.sqrt(np.where(variance > rounding**2, variance, np.nan))
         z = np.where(np.isnan(deviation), np.nan, (truth - mean) / deviation)
         return SequenceZScores(z, ndtr(-z))
 
