@@ -13,7 +13,7 @@ import pickle
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import chain
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ from sklseq.datasets._conll import (
     conll_text,
     read_text,
 )
-from sklseq.datasets._conll_batches import conll_batches
+from sklseq.datasets._conll_batches import conll_batches, text_blocks
 
 TAGGERS = ("CRFTagger", "HMSVMTagger", "ZScoreTagger", "SemiCRFSegmenter")
 EXTRACTORS = ("TemplateFeatures", "TokenFeatures", "SegmentFeatures")
@@ -281,14 +281,7 @@ def _train(args: argparse.Namespace) -> None:
         kind = f"{'symbols' if symbols else 'words'}, as {columns[0]} has {n_values} different"
         _report_features(args, kind, model[0])
     if args.dev is not None:
-        X_dev, y_dev = _read_filled(args, args.dev, columns=args.columns)
-        if len(X_dev[0]) != len(X[0]):
-            raise ValueError(
-                f"{args.dev} has {len(X_dev[0]) + 1} columns, and {args.file} {len(X[0]) + 1}; "
-                "give a development set with the columns of the training file."
-            )
-        _stop_early(model[-1], len(X), len(X_dev))
-        X, y = X + X_dev, y + y_dev
+        X, y = _with_dev(args, model[-1], X, y)
     with _progress(model, args.progress):
         model.fit(X, y)
     write_file(args.model, pickle.dumps(model))
@@ -415,12 +408,19 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _stop_early(tagger: Any, n_train: int, n_dev: int) -> None:
-    """Use the last sequences as a development set, on which the tagger is not trained."""
+def _with_dev(args: argparse.Namespace, tagger: Any, X: list, y: list) -> tuple[list, list]:
+    """Add the development set, whose score ends training."""
     from sklearn.model_selection import PredefinedSplit
 
-    given = PredefinedSplit([-1] * n_train + [0] * n_dev)
+    X_dev, y_dev = _read_filled(args, args.dev, columns=args.columns)
+    if len(X_dev[0]) != len(X[0]):
+        raise ValueError(
+            f"{args.dev} has {len(X_dev[0]) + 1} columns, and {args.file} {len(X[0]) + 1}; "
+            "give a development set with the columns of the training file."
+        )
+    given = PredefinedSplit([-1] * len(X) + [0] * len(X_dev))
     tagger.set_params(early_stopping=True, validation_fraction=given)
+    return X + X_dev, y + y_dev
 
 
 @contextmanager
@@ -708,9 +708,11 @@ def _read(args: argparse.Namespace, columns: list[str]) -> Iterator[_Sequences]:
 
 def _read_text(args: argparse.Namespace, column: str) -> Iterator[_Sequences]:
     """Yield the complete lines of each read as sequences of words."""
-    for number, lines in _arrived_lines(args):
-        X = [{column: line.split()} for line in lines]
+    number = 1
+    for text in text_blocks(_source(args.file), args.encoding):
+        X = [{column: line.split()} for line in text.removesuffix("\n").split("\n")]
         yield _Sequences(X if args.labels else [x for x in X if x[column]], None, " ", number)
+        number += len(X)
 
 
 def _read_filled(args: argparse.Namespace, file: str, **options: Any) -> tuple[list, Any]:
@@ -745,35 +747,6 @@ def _open_stream(name: str) -> Any:
 
 def _format(args: argparse.Namespace) -> dict[str, Any]:
     return {"separator": args.separator, "encoding": args.encoding}
-
-
-def _arrived_lines(args: argparse.Namespace) -> Iterator[tuple[int, list[str]]]:
-    """Yield the complete lines of each read, so that a pipe is answered while it is written.
-
-    With them comes the number of the first.
-    """
-    left, n_read = b"", 0
-    source = _source(args.file)
-    with open(source, "rb") if isinstance(source, str) else nullcontext(source) as file:
-        while block := file.read1(1 << 16):
-            *lines, left = (left + block).split(b"\n")
-            if lines:
-                numbered = enumerate(lines, n_read + 1)
-                yield n_read + 1, [_decode(args, line, n) for n, line in numbered]
-                n_read += len(lines)
-    if left:
-        yield n_read + 1, [_decode(args, left, n_read + 1)]
-
-
-def _decode(args: argparse.Namespace, line: bytes, number: int) -> str:
-    try:
-        text = line.decode(args.encoding)
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{args.file}, line {number}: byte 0x{line[error.start]:02x} is not {args.encoding} "
-            "text; give its encoding by --encoding."
-        ) from error
-    return text.removeprefix("\ufeff") if number == 1 else text
 
 
 if __name__ == "__main__":

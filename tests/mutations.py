@@ -210,7 +210,7 @@ FAULTS = [
     ("__main__.py", "batch.separator == \" \" or self.separator == \"\\t\":\n            self._send", "True:\n            self._send", "test_command_line"),
     ("datasets/_conll_batches.py", "number += text.count(\"\\n\")", "number += 0", "test_column_batches"),
     ("datasets/_conll_batches.py", "- error.object.count(b\"\\n\", error.start)", "- 0", "test_column_batches"),
-    ("__main__.py", "*lines, left = (left + block)", "*lines, left = (block)", "test_command_line"),
+    ("datasets/_conll_batches.py", "(left + text).rpartition", "text.rpartition", "test_command_line"),
     ("objectives/scores/score_map.py", "gradient[b:c] = start[self.start_at]", "gradient[b:c] = end[self.start_at]", "test_crf"),
     ("objectives/scores/score_map.py", "np.maximum(np.where(largest", "np.minimum(np.where(largest", "test_units_of_features"),
     ("objectives/scores/score_map.py", "np.abs(rows.data, dtype=np.float64)", "np.abs(rows.data)", "test_row_blocks"),

@@ -240,6 +240,15 @@ def test_text_has_a_sequence_a_line(files, run):
         assert set(lines[1::2]) == {""}
 
 
+def test_text_may_be_compressed_or_in_any_encoding(files, run):
+    text = "Call Mary Sm\xefth\nFax: 555-1234\n"
+    expected = run("tag -m one.sklseq --text --labels", text.encode())
+    assert run("tag -m one.sklseq --text --labels", gzip.compress(text.encode())) == expected
+    (files / "wide").write_bytes(text.encode("utf-16"))
+    found = run("tag -m one.sklseq --text --labels --encoding utf-16 wide", encoding="utf-16")
+    assert found == expected
+
+
 def test_text_is_answered_while_it_is_written(files, run, monkeypatch):
     class Slow(io.BytesIO):
         def read1(self, size=-1):
@@ -480,7 +489,7 @@ def test_columns_are_answered_while_they_are_written(files):
         ("evaluate -m two empty", 1, "empty holds no sequences"),
         ("train -m m --templates bad --columns w,n train.txt", 1, "bad, line 2: Template 'U:%y'"),
         ("train -m m --templates latin words.txt", 1, "latin, line 2: byte 0xef is not utf-8"),
-        ("tag -m one --text latin", 1, "latin, line 2: byte 0xef is not utf-8 text; give its enc"),
+        ("tag -m one --text latin", 1, "latin, line 2: byte 0xef is not utf-8 text; give by --en"),
         ("evaluate --scheme iob2 words.txt", 2, "--mode strict and --scheme need each other"),
         ("evaluate empty", 1, "empty holds no sequences"),
     ],

@@ -71,6 +71,13 @@ def conll_batches(
         warn_of_one_sequence(name, n_tokens, first.number, last)
 
 
+def text_blocks(file: str | IO[bytes], encoding: str, block: int = _BLOCK) -> Iterator[str]:
+    """Yield the text of a file in blocks of whole lines, as it arrives."""
+    name = file if isinstance(file, str) else str(getattr(file, "name", "the file object"))
+    with open(file, "rb") if isinstance(file, str) else nullcontext(file) as opened:
+        yield from _lines(name, opened, encoding, block)
+
+
 def _whole_sequences(blocks: Iterable[str], is_live: bool) -> Iterator[tuple[int, str]]:
     """Yield text that ends with a blank line or the file, and the number of its first line.
 
