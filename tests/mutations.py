@@ -239,7 +239,7 @@ FAULTS = [
     ("inference/kernels/_halves.pyx", "t = begun - 1", "break", "test_halves"),
     ("inference/chain/halves.py", "shared.score(m, b)", "pass", "test_halves"),
     ("inference/chain/halves.py", "if not joined and", "if False and", "test_halves"),
-    ("inference/chain/halves.py", "if c < _chain.FLOOR[chain.dtype.name]:", "if False:", "test_halves"),
+    ("inference/chain/halves.py", "if c < _chain.FLOOR[chain.dtype]:", "if False:", "test_halves"),
     ("inference/chain/halves.py", "pairs[0, :L, :L] += np.outer(left, right / c)", "pass", "test_halves"),
     ("objectives/scores/scored_rows.py", "work.threads = threads", "work.threads = None", "test_shared_sequences"),
     ("objectives/likelihood/likelihood.py", "            work.threads = None", "            pass", "test_shared_sequences"),

@@ -87,7 +87,7 @@ TABLE = [
     ("maths", r"varepsilon = (10\^\{-\d+\})` in\s+double precision \(:math:`(10\^\{-\d+\})` in single",
      lambda: constant("inference.kernels._chain", "MIX").values()),
     ("maths", r"rows can lose a factor :math:`(10\^\{-\d+\})` each",
-     lambda: [constant("inference.kernels._chain", "MIX")["float64"]]),
+     lambda: [constant("inference.kernels._chain", "MIX")[np.dtype(float)]]),
     ("maths", r"it is at least\s+:math:`(10\^\{-\d+\})` \(:math:`(10\^\{-\d+\})` in single",
      lambda: constant("inference.kernels._chain", "FLOOR").values()),
     ("maths", r"result below :math:`(2\^\{-\d+\})` of its first sum",
@@ -163,7 +163,7 @@ def test_a_constant_of_the_manual_is_that_of_the_code(page, pattern, value):
 
 
 def test_the_limits_of_scaled_arithmetic_stand_in_one_place():
-    floor = constant("inference.kernels._chain", "FLOOR")["float64"]
+    floor = constant("inference.kernels._chain", "FLOOR")[np.dtype(float)]
     assert constant("inference.kernels._expectation", "SMALLEST_LOG") == np.log(floor)
     copies = [
         p for p in (ROOT / "sklseq").rglob("*.p[yx]*") if re.search("1e-(280|150)", p.read_text())

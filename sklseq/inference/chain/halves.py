@@ -47,7 +47,7 @@ def sums_by_halves(
     left, right = alpha[T // 2 - 1, :L].astype(np.float64), alpha[T // 2, :L].astype(np.float64)
     E = chain.E[:L, :L].astype(np.float64)
     c = float(left @ E @ right)
-    if c < _chain.FLOOR[chain.dtype.name]:
+    if c < _chain.FLOOR[chain.dtype]:
         return np.nan
     log_z = log_c + np.log(c) + shift[:T].sum(dtype=np.float64) + (T - 1) * chain.top
     psi[T // 2 - 1, :L], psi[T // 2, :L] = E @ right / c, left @ E / c

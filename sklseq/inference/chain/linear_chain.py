@@ -135,7 +135,7 @@ class Transitions:
         top = max(float(self.score.max()), highest)
         self.top = 0.0 if top == -np.inf else top
         if self.pairs is not None:
-            limits = _chain.FLOOR[self.dtype.name], _chain.MIX[self.dtype.name]
+            limits = _chain.FLOOR[self.dtype], _chain.MIX[self.dtype]
             self.listed = ListedFactors.of(self.pairs, self.score, self.top, *limits)
             self.check = self.listed.least < limits[1]
             return self
@@ -143,7 +143,7 @@ class Transitions:
         self.E, self.E_t = self.factors
         self.E[:] = positive_factors(self.score - self.dtype.type(self.top))
         self.E_t[:] = self.E.T
-        self.check = bool(self.E[:L, :L].min() < _chain.MIX[self.dtype.name])
+        self.check = bool(self.E[:L, :L].min() < _chain.MIX[self.dtype])
         return self
 
     def find_pairs(self, n_rows: int, question: str = "sums") -> None:
@@ -256,7 +256,7 @@ class Workspace:
         _chain.scale_rows(psi, self.e[:n], self.shift[:n], L)
         self.keep_factors(n)
         batched = chain.pairs is not None or (
-            _chain.BATCHED_SUMS[chain.dtype.name]
+            _chain.BATCHED_SUMS[chain.dtype]
             and (L >= MANY_LABELS or is_batched(L, n_sequences))
             and rows is None
         )
@@ -313,8 +313,8 @@ def row_factors(
     ``of_sets``: see ``RowTransitions.for_kernels``.
     """
     least, largest = _chain.row_factors(rows.score, chain.top, factors)
-    check = chain.check or least < _chain.MIX[chain.dtype.name] or largest > 1
-    possible = largest <= _chain.LARGEST[chain.dtype.name]
+    check = chain.check or least < _chain.MIX[chain.dtype] or largest > 1
+    possible = largest <= _chain.LARGEST[chain.dtype]
     return *rows.for_kernels(factors, chain.width, of_sets), check if possible else None
 
 

@@ -58,19 +58,21 @@ from sklseq.inference.kernels._row_matrices cimport (
 )
 from sklseq.inference.kernels._sparse cimport Lists, add_sparse_pairs
 
+DOUBLE, SINGLE = np.dtype(np.float64), np.dtype(np.float32)
+
 # Condition 1: the smallest transition factor for which it proves more digits than the type has,
 # and for which u <= 1 / MIX**2 cannot overflow.
-MIX = {"float64": mixing(<double*> NULL), "float32": mixing(<float*> NULL)}
+MIX = {DOUBLE: mixing(<double*> NULL), SINGLE: mixing(<float*> NULL)}
 
 # Condition 2: positive entries of alpha below this count as inaccurate.
-FLOOR = {"float64": least_mass(<double*> NULL), "float32": least_mass(<float*> NULL)}
+FLOOR = {DOUBLE: least_mass(<double*> NULL), SINGLE: least_mass(<float*> NULL)}
 
 # The largest factor of an entry of a single row: an entry of alpha of at least FLOOR stays above
 # the smallest normal number when it is divided by a row sum, which is at most LARGEST * L.
-LARGEST = {"float64": 1e15, "float32": 1e4}
+LARGEST = {DOUBLE: 1e15, SINGLE: 1e4}
 
 # Whether sums of a type are faster in batches: four or eight rows must fit the registers.
-BATCHED_SUMS = {"float64": bool(SKLSEQ_FOUR_ROWS_FIT), "float32": True}
+BATCHED_SUMS = {DOUBLE: bool(SKLSEQ_FOUR_ROWS_FIT), SINGLE: True}
 
 
 def padded_width(Py_ssize_t n_labels):
