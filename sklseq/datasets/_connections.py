@@ -1,10 +1,7 @@
 """Logs of network connections: a reader for the KDD Cup 1999 files, and a generator."""
 
-import gzip
 import os
-import zlib
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +9,8 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.checks import check_number
+
+from ._conll_batches import text_blocks
 
 # Columns of the files by position and type.
 CATEGORICAL = {
@@ -43,7 +42,7 @@ KINDS = {
     "u2r": "buffer_overflow loadmodule perl rootkit ps sqlattack xterm",
 }
 KIND_OF = {name: kind for kind, names in KINDS.items() for name in names.split()}
-LINES = 20_000  # lines of a block
+BLOCK = 1 << 21  # bytes that are read at a time
 
 
 class Connections(NamedTuple):
@@ -128,31 +127,20 @@ def read_kdd99(
 
 def _cells(path: Path, n_records: int | None) -> Iterator[tuple[int, np.ndarray]]:
     """Yield (number of the first line, cells) of each block of lines."""
-    try:
-        yield from _blocks(path, n_records)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(
-            f"{path} is not a whole gzip file ({error}); fetch or compress it again."
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path.name} holds bytes that are not ASCII text: {error}.") from error
-
-
-def _blocks(path: Path, n_records: int | None) -> Iterator[tuple[int, np.ndarray]]:
-    with open(path, "rb") as file:
-        zipped = file.read(2) == b"\x1f\x8b"
-    with (gzip.open if zipped else open)(path, "rt", encoding="ascii") as file:
-        lines, first = islice(file, n_records), 1
-        while block := list(islice(lines, LINES)):
-            for k, line in enumerate(block):
-                if line.count(",") != N_COLUMNS - 1:
-                    raise ValueError(
-                        f"Line {first + k} of {path.name} has {line.count(',') + 1} cells; a "
-                        f"record has {N_COLUMNS}, separated by commas, the label last."
-                    )
-            flat = ",".join(line.rstrip("\r\n") for line in block).split(",")
-            yield first, np.array(flat).reshape(-1, N_COLUMNS)
-            first += len(block)
+    first = 1
+    for text in text_blocks(os.fspath(path), "latin-1", BLOCK):
+        lines = text.removesuffix("\n").split("\n")
+        lines = lines if n_records is None else lines[: n_records - first + 1]
+        for k, line in enumerate(lines):
+            if line.count(",") != N_COLUMNS - 1:
+                raise ValueError(
+                    f"Line {first + k} of {path.name} has {line.count(',') + 1} cells; a "
+                    f"record has {N_COLUMNS}, separated by commas, the label last."
+                )
+        if not lines:
+            return
+        yield first, np.array(",".join(lines).split(",")).reshape(-1, N_COLUMNS)
+        first += len(lines)
 
 
 def _columns(cells: np.ndarray, path: str | os.PathLike, first: int) -> Iterator:

@@ -55,7 +55,7 @@ def test_blocks_and_gzip_change_nothing(tmp_path, monkeypatch):
     lines = [record(src_bytes=str(3**k), service=f"s{k % 4}") for k in range(11)]
     path = write(tmp_path, *lines)
     whole = read_kdd99(path)
-    monkeypatch.setattr("sklseq.datasets._connections.LINES", 3)
+    monkeypatch.setattr("sklseq.datasets._connections.BLOCK", 400)
     (tmp_path / "log.gz").write_bytes(gzip.compress(path.read_bytes()))
     pieces = read_kdd99(tmp_path / "log.gz")
     assert sorted(pieces.feature_names) == sorted(whole.feature_names)
