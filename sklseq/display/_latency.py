@@ -15,7 +15,7 @@ from sklseq.display._common import new_axes
 from sklseq.estimators.online.online_decoder import (
     LatencyReport,
     OnlineDecoder,
-    potentials_of,
+    potentials_and_delay,
     report_of,
 )
 from sklseq.estimators.online.tuning import HeldOut, LatencyTuning
@@ -145,7 +145,7 @@ class LatencyAccuracyDisplay:
             raise ValueError(
                 f"strategies must be some of {tuple(SWEEPS)}; got {list(strategies)!r}."
             )
-        data = HeldOut(*potentials_of(decoder, X))
+        data = HeldOut(*potentials_and_delay(decoder, X))
         curves = []
         for name in strategies:
             parameter, values = SWEEPS[name]

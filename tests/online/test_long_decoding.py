@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from sklseq import CRFTagger, OnlineDecoder, RowBlocks
 from sklseq.estimators.online import long_decoding
+from tests.trials.online import STRATEGIES, chain_of_strangers, decoder_of
 
 rng = np.random.default_rng(0)
 Y = np.arange(90) // 7 % 3
@@ -13,7 +14,7 @@ X = np.eye(3)[Y] + rng.normal(size=(90, 3))
 TAGGER = CRFTagger().fit([X], [Y])
 
 
-@pytest.mark.parametrize("strategy", ["step", "window", "closure", "chunk", "viterbi"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("block_rows", [1, 4, 4096])
 def test_blocks_give_labels_times_and_confidence_of_memory(monkeypatch, strategy, block_rows):
     monkeypatch.setattr(long_decoding, "BLOCK_ROWS", block_rows)
@@ -26,6 +27,15 @@ def test_blocks_give_labels_times_and_confidence_of_memory(monkeypatch, strategy
         assert_allclose(one[1], other[1], rtol=1e-12)
     assert_array_equal(decoder.predict([RowBlocks(X)])[0], expected.labels[0])
     assert decoder.score([RowBlocks(X)], [Y]) == decoder.score([X], [Y])
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_thousands_of_rows_wait_for_the_end(strategy):
+    rule = {"strategy": strategy, "latency_cost": 0.0, "window_size": 5000}
+    decoder = decoder_of(*chain_of_strangers(2), rule)
+    rows = np.random.default_rng(0).normal(size=(9000, 2))
+    for one, other in zip(decoder.decode([rows]), decoder.decode([RowBlocks(rows)])):
+        assert_array_equal(one[0], other[0])
 
 
 def test_sequences_without_rows():

@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger, OnlineDecoder, SemiCRFSegmenter
 from sklseq._lib.owned import owned
+from sklseq.estimators.online.stream import OnlineStream
 from sklseq.features import DictFeatures, SegmentFeatures, TokenFeatures, WindowFeatures
 from tests.online.test_online_pool import by_id
 
@@ -81,6 +82,55 @@ def test_matrices_of_any_format_are_pushed(make):
         answers = [by_id(p.push_many([*"stst"], x)) for p, x in zip(pools, (given, rows))]
         assert answers[0] == answers[1]
         assert decoder.stream().push_many(given) == decoder.stream().push_many(rows)
+
+
+def spoil(value):
+    """Change all dicts, lists and arrays in a value."""
+    parts = value.values() if isinstance(value, dict) else value
+    for part in parts if isinstance(value, (dict, list, tuple)) else ():
+        spoil(part)
+    if isinstance(value, (dict, list, set)):
+        value.clear()
+    elif isinstance(value, np.ndarray):
+        value[...] = "b" if value.dtype == object else 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("n", [1, 3])
+def test_checkpoints_share_nothing_with_streams(form, n):
+    make, _ = FORMS[form]
+    window = WindowFeatures(DictFeatures(), before=1, after=1)
+    decoder = OnlineDecoder(make_pipeline(window, CRFTagger(l2=0.01)), lag=1)
+    decoder = decoder.fit([[make(w) for w in x] for x in X], Y)
+    items = [make(w) for w in WORDS]
+    stream, pool = decoder.stream(), decoder.pool()
+    stream.push_many(items[:n])
+    pool.push_many(["s"] * n, items[:n])
+    expected = copy.copy(stream).push_many(items[n:])
+    for one in (stream.checkpoint(), pool.checkpoint("s")):  # given, then spoilt
+        spoil(one)
+    given = stream.checkpoint(), pool.checkpoint("s")
+    twin = decoder.stream(given[0])
+    pool.restore("t", given[1])
+    for one in given:  # taken, then spoilt
+        spoil(one)
+    assert expected == stream.push_many(items[n:]) == twin.push_many(items[n:])
+    for id in "st":
+        found = by_id(pool.push_many([id] * (len(items) - n), items[n:]))[id]
+        assert found == [tuple(e) for e in expected]
+
+
+def test_a_pickled_pool_builds_one_stream_for_all(monkeypatch):
+    decoder = OnlineDecoder(CRFTagger(), lag=1).fit([np.eye(3)], [["a", "b", "c"]])
+    pool, made = decoder.pool(), []
+    pool.push_many([*range(30)], np.eye(3)[np.arange(30) % 3])
+    pickled, init = pickle.dumps(pool), OnlineStream.__init__
+    monkeypatch.setattr(
+        OnlineStream, "__init__", lambda self, *args: made.append(init(self, *args))
+    )
+    again = pickle.loads(pickled)
+    assert len(made) == 1
+    assert by_id(again.flush()) == by_id(pool.flush())
 
 
 def test_wrong_calls_of_pools():

@@ -6,6 +6,7 @@ import itertools
 import os
 import pickle
 import threading
+import time
 import tracemalloc
 import weakref
 from pathlib import Path
@@ -776,6 +777,25 @@ def test_a_measure_that_fails_leaves_the_stream_as_it_was():
     broken.clear()
     emissions += stream.push_many(emission[5:]) + stream.flush()
     assert told(emissions) == expected(emission, transition, {**rule})
+
+
+@pytest.mark.thread_unsafe(reason="measures processor time")
+@pytest.mark.parametrize(
+    "rule", [{"strategy": "viterbi"}, {"uncertainty": lambda p: 1.0, "latency_cost": 1e-9}]
+)
+def test_the_cost_of_a_push_does_not_grow_with_the_rows_that_wait(rule):
+    apart = np.where(np.eye(2, dtype=bool), 0, -np.inf)  # two paths that never meet
+    stream, pair, least = decoder_of(apart, **rule).stream(), np.zeros((2, 2)), []
+    for n_pending in (100, 100_000):
+        stream.push_potentials(np.zeros((n_pending - stream.n_pending, 2)))
+        times = []
+        for _ in range(30):
+            start = time.process_time_ns()
+            stream.push_potentials(pair)
+            times.append(time.process_time_ns() - start)
+        least.append(min(times))
+    # A copy of 100,000 pending rows takes a hundred times as long as a push.
+    assert least[1] < 10 * least[0]
 
 
 def test_a_token_that_features_cannot_read_is_refused_at_once():

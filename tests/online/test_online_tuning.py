@@ -109,6 +109,20 @@ def test_disagreement_is_that_asked_for(seen, model):
     assert_allclose(tuning.report.disagreement, 0.01, rtol=0.05)
 
 
+def test_equal_costs_are_judged_by_the_other_measure(seen, model):
+    decoder, seen = OnlineDecoder(FrozenEstimator(model)), [part[:8] for part in seen]
+    curve = tune_latency(decoder, *seen, scorer=neg_mean_latency).curve
+    exact = curve["disagreement"] == 0
+    assert len(set(curve["mean_latency"][exact])) > 1
+    tuning = tune_latency(decoder, *seen, target_disagreement=0.0)
+    assert tuning.report.disagreement == 0
+    assert tuning.report.mean == curve["mean_latency"][exact].min()
+    least = curve["mean_latency"].min()  # of several costs, so high that each label leaves at once
+    tuning = tune_latency(decoder, *seen, target_latency=least)
+    at_least = curve["mean_latency"] == least
+    assert tuning.report.disagreement == curve["disagreement"][at_least].min()
+
+
 def test_one_training_a_fold(seen):
     X, y = [list(map(list, zip(x["w"]))) for x in seen[0][:12]], seen[1][:12]
     Counted.n_fits = 0

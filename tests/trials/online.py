@@ -3,13 +3,15 @@
 Random chains and segment models, each decoded under several futures; the confidence in labels
 against enumeration of all paths; streams that go on from damaged checkpoints; and streams of which
 labels are committed, against the definition; the last rows, which come with the end of the
-sequence; pools of streams against single ones.
+sequence; pools of streams against single ones; long sequences in calls of any size, some of which
+fail, as streams, in pools and in blocks.
 ``test_online_futures.py`` runs a part of it.
 """
 
 from __future__ import annotations
 
 import itertools
+import pickle
 import sys
 from copy import copy, deepcopy
 
@@ -18,7 +20,7 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.pipeline import make_pipeline
 
-from sklseq import CRFTagger, OnlineDecoder
+from sklseq import CRFTagger, OnlineDecoder, RowBlocks
 from sklseq.data.sequences import Sequences
 from sklseq.inference import (
     SegmentSpans,
@@ -447,6 +449,81 @@ def same_answers(calls: dict, singles: dict, call, *arguments) -> int:
     return sum(map(len, wanted.values()))
 
 
+# ------------------------------------------------------------------ long waits
+
+
+def check_long(rng) -> int:
+    """Streams, pools and blocks of many rows, in calls of any size, give what one call gives."""
+    L, n = int(rng.integers(2, 4)), int(10 ** rng.uniform(0.5, 3.5))
+    chain = random_chain(rng, L) if rng.random() < 0.4 else chain_of_strangers(L)
+    decoder = decoder_of(*chain, waiting_rule(rng, n))
+    rows = random_rows(rng, n, L, chain[0].dtype)
+    whole = decoder.decode([rows])
+    cuts = np.cumsum((10 ** rng.uniform(0, 3.5, size=n + 1)).astype(int))
+    parts = np.split(rows, cuts[cuts < n])
+    blocks = decoder.decode([iter(parts), RowBlocks(rows)])
+    for s, (column, other) in itertools.product((0, 1), zip(whole, blocks)):
+        assert column[0].tolist() == other[s].tolist()
+    expected = list(zip(*(column.tolist() for (column,) in whole)))
+    for commits in (False, True):
+        found = in_parts(rng, decoder, parts, commits)
+        assert [e[0] for e in found] == list(range(n))
+        assert commits or [(e[1], e[0] + e[3], e[2]) for e in found] == expected
+    return n
+
+
+def chain_of_strangers(n_labels: int):
+    """No label follows another, so that no two paths meet and all labels wait."""
+    transition = np.where(np.eye(n_labels), 0.0, -np.inf)
+    return transition, np.zeros(n_labels), np.zeros(n_labels)
+
+
+def waiting_rule(rng, n: int) -> dict:
+    rule = random_rule(rng) | {"decide": str(rng.choice(["map", "map", "marginal"]))}
+    wait = int(10 ** rng.uniform(0, 3))
+    if "lag" in rule or "max_latency" in rule:
+        # A commit looks at all pending rows again.
+        rule["lag" if "lag" in rule else "max_latency"] = min(wait, 300_000 // n)
+    return rule | {"window_size": wait, "latency_cost": float(rng.choice([0, 0, 1e-3, 0.05]))}
+
+
+def in_parts(rng, decoder, parts: list, commits: bool) -> list:
+    """Emissions of a stream, which are those of a pool; calls that fail change neither."""
+    stream, pool, found, pooled = decoder.stream(), decoder.pool(), [], []
+    for part in parts:
+        bad = part.copy()
+        bad[rng.integers(len(bad))] = -np.inf
+        for call in (stream.push_potentials, lambda x: pool.push_potentials(["s"] * len(x), x)):
+            refuses(call, bad)
+        found += stream.push_potentials(part)
+        pooled += by_id(pool.push_potentials(["s"] * len(part), part))["s"]
+        if commits:
+            k = int(rng.integers(0, stream.n_pending + 1))
+            found += stream.commit(k)
+            pooled += by_id(pool.commit(["s"], k))["s"]
+        if rng.random() < 0.3:
+            stream = pickle.loads(pickle.dumps(stream)) if rng.random() < 0.5 else copy(stream)
+        if rng.random() < 0.2:
+            pending = stream.provisional
+            assert by_id(pool.provisional())["s"] == pending
+            checkpoint = pool.checkpoint("s")
+            pool.restore("s", stream.checkpoint())
+            stream = decoder.stream(checkpoint)
+            assert stream.provisional == pending
+    found += stream.flush()
+    assert found == pooled + by_id(pool.flush())["s"]
+    return found
+
+
+def refuses(call, rows) -> None:
+    said = ""
+    try:
+        call(rows)
+    except ValueError as error:
+        said = str(error)
+    assert "No label is allowed" in said
+
+
 CHECKS = {
     "labels of chains": check_chain,
     "confidence": check_confidence,
@@ -455,6 +532,7 @@ CHECKS = {
     "last rows": check_last_rows,
     "segments": check_segments,
     "pools": check_pool,
+    "long waits": check_long,
 }
 
 

@@ -20,6 +20,15 @@ def chain_of(potentials: Potentials) -> Transitions:
     return chain
 
 
+def in_tokens(latency: np.ndarray, delay: int, offsets: np.ndarray) -> np.ndarray:
+    """Return latencies in tokens, of latencies in rows that are known ``delay`` tokens late.
+
+    The last rows of a sequence, which are at ``offsets``, are known when it ends.
+    """
+    to_end = np.repeat(offsets[1:], np.diff(offsets)) - 1 - np.arange(len(latency))
+    return np.minimum(latency + delay, to_end)
+
+
 def potentials_of_parts(tagger: Any, X: SequencesLike, continued: list) -> Potentials:
     """Return ``tagger.potentials(X)``; ``continued``: whether a sequence continues earlier rows."""
     if getattr(tagger, "transition_coef_", None) is None:

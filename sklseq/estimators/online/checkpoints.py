@@ -7,15 +7,16 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator
 
 from sklseq._lib.checks import is_number
 from sklseq._lib.checksums import row_checksum
+from sklseq.estimators.online.pipelines import StreamModel
 
 ADVICE = "Give what OnlineStream.checkpoint() returned, unchanged."
 LARGEST = 2**62  # largest count: sums with later rows must not overflow
 
-# (arrays, checksum) of taggers, so that not every checkpoint reads the weights.
+# (arrays, checksum) of taggers, so that not every checkpoint reads the weights. Training makes new
+# arrays; numbers written into the old ones are not noticed.
 _CHECKSUMS: WeakKeyDictionary = WeakKeyDictionary()
 
 
@@ -91,7 +92,7 @@ def _check_array(name: str, value: Any, dtype: np.dtype, shape: tuple, why: str 
         _refuse(name, f"an array of {dtype} of shape {shape} {why}".rstrip(), value)
 
 
-def check_state(checkpoint: dict, empty: dict, model: BaseEstimator, n_labels: int) -> None:
+def check_state(checkpoint: dict, empty: dict, model: StreamModel, n_labels: int) -> None:
     """Raise if no stream on ``model`` can have these fields; ``empty``: fields of a new stream."""
     _check_names(checkpoint, ("of", *empty), "all")
     beam, like = checkpoint["beam"], empty["beam"]
@@ -155,7 +156,7 @@ def _check_scores(beam: dict, belief: str) -> None:
             _refuse(name, "scores of which the largest of each row is 0", scores)
 
 
-def _check_items(checkpoint: dict, beam: dict, model: Any) -> None:
+def _check_items(checkpoint: dict, beam: dict, model: StreamModel) -> None:
     items, n_waiting, ended = (checkpoint[name] for name in ("items", "n_waiting", "ended"))
     if not isinstance(ended, bool) or (ended and beam["n_rows"] > beam["n_emitted"]):
         _refuse("ended", "False, or True if no row is pending", ended)

@@ -20,6 +20,11 @@ def list_items(items: Any, method: str) -> Any:
     return items if hasattr(items, "shape") else list(items)
 
 
+def takes_numbers(tagger: Any) -> bool:
+    """Whether items are rows of numbers, which the tagger was fitted on: it names no features."""
+    return hasattr(tagger, "vectorizer_") and tagger.vectorizer_ is None
+
+
 def n_items(items: Any) -> int:
     """Number of items in a list or matrix."""
     return items.shape[0] if hasattr(items, "shape") else len(items)

@@ -8,7 +8,7 @@ import numpy as np
 from sklseq.data.input_kinds import blocks_of
 from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks
 from sklseq.data.types import SequencesLike
-from sklseq.estimators.online.arriving import entries_for, potentials_of_parts
+from sklseq.estimators.online.arriving import entries_for, in_tokens, potentials_of_parts
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import (
     OnlinePaths,
@@ -32,8 +32,8 @@ def decode_long(
     for s, source in enumerate(blocks_of(X)):
         found = [*_decode(tagger, source, s, new_beam(chain, rule), delay)]
         paths = OnlinePaths(*(np.concatenate(column) for column in zip(*found)))
-        to_end = len(paths.labels) - 1 - np.arange(len(paths.labels))
-        yield paths._replace(latency=np.minimum(paths.latency + delay, to_end))
+        ends = np.array([0, len(paths.labels)])
+        yield paths._replace(latency=in_tokens(paths.latency, delay, ends))
 
 
 def _decode(tagger: Any, source: RowBlocks, s: int, beam: Any, delay: int) -> Iterator[OnlinePaths]:
@@ -69,8 +69,9 @@ def _push(beam: Any, scores: Potentials, where: str, last: bool = False) -> Onli
     if unfit is not None:
         message = beam.unfit(emission[unfit], unfit[1], unfit[0])
         raise ValueError(message.replace(" has ", f" of {where} has "))
-    if _online.push_rows(beam, emission, last, entries_for(beam, scores)) >= 0:
-        raise no_path(f"row {beam.n_rows} of {where}")
+    dead = _online.push_rows(beam, emission, last, entries_for(beam, scores))
+    if dead >= 0:
+        raise no_path(f"row {beam.n_rows + dead} of {where}")
     return _taken(beam)
 
 

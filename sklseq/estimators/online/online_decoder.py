@@ -34,9 +34,10 @@ from sklseq.data.segment_labels import labels_of_segments
 from sklseq.data.sequences import Sequences, check_sample_weight
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen, cut_labels
-from sklseq.estimators.online.arriving import chain_of
+from sklseq.estimators.online.arriving import chain_of, in_tokens
 from sklseq.estimators.online.items import check_items
 from sklseq.estimators.online.pipelines import (
+    StreamModel,
     decodes_segments,
     look_ahead,
     tagger_of,
@@ -44,7 +45,7 @@ from sklseq.estimators.online.pipelines import (
 )
 from sklseq.estimators.online.pool import StreamPool
 from sklseq.estimators.online.sources import emissions_of, emissions_of_async
-from sklseq.estimators.online.stream import Emission, OnlineStream, StreamModel
+from sklseq.estimators.online.stream import Emission, OnlineStream
 from sklseq.estimators.unwrap import last_step
 from sklseq.estimators.validation import nothing_to_score
 from sklseq.inference.chain.linear_chain import BATCH_ROWS, best_paths, row_blocks
@@ -410,9 +411,7 @@ class OnlineDecoder(
         if not blocks:
             blocks = [OnlinePaths(np.zeros(0, int), np.zeros(0, np.int64), np.zeros(0))]
         paths = OnlinePaths(*(np.concatenate(parts) for parts in zip(*blocks)))
-        lengths = np.diff(offsets)
-        to_end = np.repeat(offsets[1:], lengths) - 1 - np.arange(len(emission))
-        return paths, np.minimum(paths.latency + delay, to_end)
+        return paths, in_tokens(paths.latency, delay, offsets)
 
     def decode(self, X: SequencesLike) -> OnlineDecoding:
         """Labels of whole sequences, and the time at which a stream would emit each label.
@@ -433,7 +432,7 @@ class OnlineDecoder(
             return self._decode_segments(X)
         if in_blocks(X):
             return self._decode_blocks(X)
-        potentials, delay = potentials_of(self, X)
+        potentials, delay = potentials_and_delay(self, X)
         paths, latency = self._decode(potentials, delay, confidence=True)
         offsets = potentials.offsets
         position = np.arange(len(latency)) - np.repeat(offsets[:-1], np.diff(offsets))
@@ -494,7 +493,7 @@ class OnlineDecoder(
             return as_chosen(chooser, self._decode_segments(X).labels)
         if in_blocks(X):
             return as_chosen(chooser, self._decode_blocks(X).labels)
-        potentials, delay = potentials_of(self, X)
+        potentials, delay = potentials_and_delay(self, X)
         paths, _ = self._decode(potentials, delay)
         return cut_labels(chooser, paths.labels, potentials.offsets)
 
@@ -514,7 +513,7 @@ class OnlineDecoder(
         list of ndarray of shape (n_rows, n_labels)
             Columns in the order of ``classes_``.
         """
-        potentials, delay = potentials_of(self, X)
+        potentials, delay = potentials_and_delay(self, X)
         shares = np.empty(potentials.emission.shape)
         self._decode(potentials, delay, shares=shares)
         return list(cut_rows(shares, potentials.offsets))
@@ -532,7 +531,7 @@ class OnlineDecoder(
             Dense rows of n_labels + 1 columns: the confidence in the column of the emitted label,
             0 in those of other labels, and the latency.
         """
-        potentials, delay = potentials_of(self, X)
+        potentials, delay = potentials_and_delay(self, X)
         paths, latency = self._decode(potentials, delay, confidence=True)
         n, L = potentials.emission.shape
         rows = np.zeros((n, L + 1))
@@ -597,7 +596,7 @@ class OnlineDecoder(
         -------
         LatencyReport
         """
-        potentials, delay = potentials_of(self, X)
+        potentials, delay = potentials_and_delay(self, X)
         paths, latency = self._decode(potentials, delay)
         return report_of(latency, paths.labels != viterbi_of(potentials))
 
@@ -636,9 +635,10 @@ class OnlineDecoder(
         ------
         ValueError
             If the checkpoint is of another model or other parameters, or has an invalid field.
-            Weights are compared by a checksum, an ``uncertainty`` function by its qualified name,
-            nested functions and lambdas also by their code. If ``max_wait`` is no number of at
-            least 0, or ``clock`` no function.
+            Weights are compared by a checksum, computed once for the arrays that training made:
+            numbers written into them later are not noticed. An ``uncertainty`` function is compared
+            by its qualified name, nested functions and lambdas also by their code. If ``max_wait``
+            is no number of at least 0, or ``clock`` no function.
         """
         return OnlineStream(self._stream_model(), checkpoint, max_wait, clock)
 
@@ -779,7 +779,7 @@ def report_of(latency: np.ndarray, wrong: np.ndarray) -> LatencyReport:
 # ---------------------------------------------------------------------- scorers
 
 
-def potentials_of(decoder: OnlineDecoder, X: Any) -> tuple[Potentials, int]:
+def potentials_and_delay(decoder: OnlineDecoder, X: Any) -> tuple[Potentials, int]:
     """Return potentials of sequences, and the number of items that features look ahead."""
     transformers, tagger, (_, delay) = decoder._tagger()
     for _, transformer in transformers:

@@ -1,6 +1,6 @@
-"""Parts of pipelines that are decoded online: transformers, tagger, receptive field."""
+"""Models that are decoded online, and parts of pipelines: transformers, tagger, receptive field."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -9,6 +9,24 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from sklseq.data.types import SequencesLike
 from sklseq.estimators.unwrap import unwrap
+from sklseq.inference.chain.online_rules import OnlineRule
+
+
+class StreamModel(NamedTuple):
+    """The model and rule that streams of one decoder share; it never changes.
+
+    Attributes
+    ----------
+    estimator : fitted tagger or pipeline
+    before, after : int
+        Tokens around a token on which its row depends.
+    rule : OnlineRule
+    """
+
+    estimator: Any
+    before: int
+    after: int
+    rule: OnlineRule
 
 
 def _steps(estimator: Any, prefix: str = "") -> list[tuple[str, Any]]:

@@ -21,9 +21,10 @@ from sklseq.estimators.online.items import (
     numbered_from,
     one_sequence,
     read_items,
+    takes_numbers,
 )
-from sklseq.estimators.online.pipelines import tagger_of
-from sklseq.estimators.online.stream import OnlineStream, StreamModel, alone, shared_chain
+from sklseq.estimators.online.pipelines import StreamModel, tagger_of
+from sklseq.estimators.online.stream import OnlineStream, alone
 from sklseq.inference.chain.online_rules import _online, find_unfit, new_beam, no_path
 
 
@@ -115,8 +116,8 @@ class StreamPool:
     def __init__(self, model: StreamModel):
         self._model = model
         self._transformers, self._tagger = tagger_of(model.estimator)
-        self._empty = OnlineStream(model).checkpoint()
-        self._beam = new_beam(shared_chain(self._tagger.potentials([]))[1], model.rule)
+        self._new = OnlineStream(model)  # to compare checkpoints with; it never gets items
+        self._beam = new_beam(self._new._chain, model.rule)
         self._states = _online.BeamStates()
         self._streams: dict[Hashable, _Tail] = {}
         self._free: list[int] = []
@@ -350,7 +351,7 @@ class StreamPool:
         tails = self._tails(groups)
         emission, entries = np.empty((0, self._beam.n_labels)), None
         if which:
-            numbers = getattr(self._tagger, "vectorizer_", self) is None
+            numbers = takes_numbers(self._tagger)
             items = items[which] if hasattr(items, "shape") else [items[k] for k in which]
             items = read_items(items, 0, numbers, self._tagger)
             ids = list(groups)
@@ -469,11 +470,12 @@ class StreamPool:
         dict
         """
         (id,) = self._open([id])
-        return self._checkpoint(id)
+        state = self._checkpoint(id, self._new._identity())
+        return {**state, "items": owned(state["items"])}
 
-    def _checkpoint(self, id: Hashable) -> dict:
+    def _checkpoint(self, id: Hashable, of: dict) -> dict:
         slot, items, n_waiting = self._streams[id]
-        state = {**self._empty, "items": list(items), "n_waiting": n_waiting}
+        state = {"of": of, **self._new._state(), "items": items, "n_waiting": n_waiting}
         if self._states.load(self._beam, slot):
             state["beam"] = self._beam.state()
         return state
@@ -494,18 +496,20 @@ class StreamPool:
             If the checkpoint is invalid, or of another model or a flushed stream.
         """
         (id,) = _read_ids([id])
-        OnlineStream(self._model, checkpoint)
+        self._new._check(checkpoint)
         if checkpoint["ended"]:
             raise ValueError("The stream of this checkpoint was flushed: its sequence is over.")
         ((slot, _, _),) = self._tails([id])
-        tail = slot, list(checkpoint["items"]), checkpoint["n_waiting"]
+        tail = slot, owned(checkpoint["items"]), checkpoint["n_waiting"]
         self._beam.set_state(checkpoint["beam"])
         self._states.store(self._beam, slot)
         self._keep(_Rows([id], [tail], np.empty(0), np.zeros(1)))
 
     @alone
     def __getstate__(self) -> dict:
-        return {"model": self._model, "streams": {id: self._checkpoint(id) for id in self._streams}}
+        of = self._new._identity()
+        streams = {id: self._checkpoint(id, of) for id in self._streams}
+        return {"model": self._model, "streams": streams}
 
     def __setstate__(self, state: dict) -> None:
         self.__init__(state["model"])

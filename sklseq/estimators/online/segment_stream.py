@@ -9,9 +9,9 @@ import numpy as np
 from sklseq._lib.estimator import fitted_parameter
 from sklseq._lib.owned import owned
 from sklseq.estimators.online.items import list_items, numbered_from, one_sequence
-from sklseq.estimators.online.pipelines import tagger_of
+from sklseq.estimators.online.pipelines import StreamModel, tagger_of
 from sklseq.estimators.online.segment_steps import StepScorer
-from sklseq.estimators.online.stream import StreamModel, alone
+from sklseq.estimators.online.stream import alone
 from sklseq.estimators.semicrf.segment_program import potentials_of
 from sklseq.estimators.semicrf.semicrf_segmenter import (
     SemiCRFSegmenter,

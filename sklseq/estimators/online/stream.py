@@ -36,10 +36,11 @@ from sklseq.estimators.online.items import (
     numbered_from,
     one_sequence,
     read_items,
+    takes_numbers,
 )
-from sklseq.estimators.online.pipelines import tagger_of
+from sklseq.estimators.online.pipelines import StreamModel, tagger_of
 from sklseq.inference.chain.linear_chain import Transitions
-from sklseq.inference.chain.online_rules import OnlineRule, _online, find_unfit, new_beam, no_path
+from sklseq.inference.chain.online_rules import _online, find_unfit, new_beam, no_path
 from sklseq.objectives.scores.scored_rows import Potentials
 
 Method = TypeVar("Method", bound=Callable)
@@ -67,23 +68,6 @@ class Emission(NamedTuple):
     label: Any
     confidence: float
     latency: int
-
-
-class StreamModel(NamedTuple):
-    """The model and rule that streams of one decoder share; it never changes.
-
-    Attributes
-    ----------
-    estimator : fitted tagger or pipeline
-    before, after : int
-        Tokens around a token on which its row depends.
-    rule : OnlineRule
-    """
-
-    estimator: Any
-    before: int
-    after: int
-    rule: OnlineRule
 
 
 # Transitions of the models of all streams by fingerprint, so that equal ones are stored once.
@@ -233,7 +217,7 @@ class OnlineStream:
         n = n_items(items)
         if n == 0:
             return []
-        numbers = not self._transformers and getattr(self._tagger, "vectorizer_", self) is None
+        numbers = not self._transformers and takes_numbers(self._tagger)
         items = read_items(items, self.n_seen, numbers, self._tagger)
         if not self._transformers:
             return self._push_features(self._scores(items, 0, n))
@@ -514,12 +498,10 @@ class OnlineStream:
         held: bool = False,
         rows: tuple | None = None,
     ) -> list[Emission]:
-        # One row is taken completely or not at all. With several rows, or an uncertainty function
-        # of the user, an error can occur after some rows were taken.
         emission, beam = self._checked(emission, features), self._beam
-        with self._restored_on_error(self._measured or len(emission) > 1):
-            if _online.push_rows(beam, emission, held, rows) >= 0:
-                raise no_path(f"row {beam.n_rows}")
+        dead = _online.push_rows(beam, emission, held, rows)
+        if dead >= 0:
+            raise no_path(f"row {beam.n_rows + dead}")
         delay = self._model.after if self._transformers else 0
         return beam.take(self._classes, Emission, delay)
 
@@ -572,12 +554,16 @@ class OnlineStream:
         >>> [(e.position, e.label) for e in stream.push(["b"])]
         [(0, 'x')]
         """
-        return {"of": self._identity(), **self._state()}
+        state = self._state()
+        return {"of": self._identity(), **state, "items": owned(state["items"])}
 
-    def _restore(self, checkpoint: dict) -> None:
+    def _check(self, checkpoint: dict) -> None:
         check_identity(checkpoint, self._identity())
         check_state(checkpoint, self._state(), self._model, len(self._classes))
-        self._set_state(checkpoint)
+
+    def _restore(self, checkpoint: dict) -> None:
+        self._check(checkpoint)
+        self._set_state({**checkpoint, "items": owned(checkpoint["items"])})
 
     def _identity(self) -> dict:
         # Fields that must be equal in the decoder that continues a checkpoint.

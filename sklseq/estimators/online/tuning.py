@@ -15,11 +15,11 @@ from sklseq._lib.threads import Threads
 from sklseq.data.labels import check_counts
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.folds import as_list, read_folds, read_number, take
-from sklseq.estimators.online.arriving import chain_of
+from sklseq.estimators.online.arriving import chain_of, in_tokens
 from sklseq.estimators.online.online_decoder import (
     LatencyReport,
     OnlineDecoder,
-    potentials_of,
+    potentials_and_delay,
     report_of,
     viterbi_of,
 )
@@ -78,8 +78,7 @@ class HeldOut:
         paths = decode_block(
             self.potentials.emission, offsets, self.chain, rule, confidence=False, held=self.delay
         )
-        to_end = np.repeat(offsets[1:], np.diff(offsets)) - 1 - np.arange(len(self.best))
-        return np.minimum(paths.latency + self.delay, to_end), paths.labels != self.best
+        return in_tokens(paths.latency, self.delay, offsets), paths.labels != self.best
 
 
 def tune_latency(
@@ -96,7 +95,8 @@ def tune_latency(
 
     Trains one model for each fold and computes the potentials of the sequences that it has not
     seen. All costs are tried on these potentials. Between the two costs around the target, the
-    interval is halved until the result is within 0.5 % of the target, or for 12 times.
+    interval is halved until the result is within 0.5 % of the target, or for 12 times. Of
+    costs that are as close to the target, the one that is better in the other measure is chosen.
 
     Parameters
     ----------
@@ -171,7 +171,8 @@ def tune_latency(
         scores = {cost: _score(decoder, cost, folds, scorer) for cost in COSTS}
         best = max(COSTS, key=lambda cost: (scores[cost], cost))
     else:
-        best = _search(name, target, values, measure)
+        found = _search(name, target, values, measure)
+        best = min(found, key=lambda cost: (abs(found[cost] - target), _other(name, reports[cost])))
     costs = sorted(reports)
     curve = {
         "latency_cost": np.array(costs),
@@ -220,9 +221,9 @@ def _read_target(given: dict[str, Any]) -> tuple[str, Any]:
 
 def _search(
     name: str, target: float, values: list[float], measure: Callable[[float], float]
-) -> float:
-    # The cost whose value is closest to the target. With the cost, latency falls and disagreement
-    # rises, except for single sequences, so the target lies between two neighbouring values.
+) -> dict[float, float]:
+    # Values by cost, of which one is close to the target. With the cost, latency falls and
+    # disagreement rises, except for single sequences, so the target lies between two neighbours.
     found = dict(zip(COSTS, values))
     above = np.array(values) >= target
     crossings = np.flatnonzero(above[1:] != above[:-1])
@@ -241,7 +242,12 @@ def _search(
             found[middle] = measure(middle)
             same = (found[middle] >= target) == (found[low] >= target)
             low, high = (middle, high) if same else (low, middle)
-    return min(found, key=lambda cost: abs(found[cost] - target))
+    return found
+
+
+def _other(name: str, report: LatencyReport) -> float:
+    # What decides between costs that are as close to the target.
+    return report.disagreement if name == "target_latency" else report.mean
 
 
 # ---------------------------------------------------------------------- folds
@@ -262,7 +268,7 @@ def _held_out(decoder: OnlineDecoder, X: Any, y: Any, cv: Any) -> list[tuple[Hel
 
 
 def _scored(decoder: OnlineDecoder, X: Any, y: Any) -> tuple[HeldOut, tuple]:
-    return HeldOut(*potentials_of(decoder, X)), (X, y, decoder.classes_)
+    return HeldOut(*potentials_and_delay(decoder, X)), (X, y, decoder.classes_)
 
 
 def _rule(decoder: OnlineDecoder, cost: float, delay: int) -> OnlineRule:

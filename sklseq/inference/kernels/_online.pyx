@@ -225,6 +225,9 @@ cdef class Beam:
     cdef object record                 # their dtype
     cdef Emitted *queue                # (queue_capacity,) not yet taken
     cdef Py_ssize_t queue_capacity
+    cdef char *marked                  # the state that `undo` restores, or NULL
+    cdef bint aside                    # whether `marked` has its pending rows
+    cdef Py_ssize_t n_queued_before    # n_queued of `marked`
 
     def __cinit__(self, object scores, object rule, object measure):
         cdef Py_ssize_t L = scores.n_labels, n_losses
@@ -271,6 +274,7 @@ cdef class Beam:
     def __dealloc__(self):
         free(self.rows)
         free(self.queue)
+        free(self.marked)
 
     # ------------------------------------------------------------ memory
 
@@ -306,12 +310,25 @@ cdef class Beam:
         self.queue, self.queue_capacity = <Emitted*> queue, queue_capacity
         return 0
 
+    cdef int reserve(self, Py_ssize_t n) except -1 nogil:
+        # Memory for n more labels behind the queue, which whatever emits labels reserves first.
+        if self.n_queued + n > self.queue_capacity:
+            self.resize_queue(max(SMALLEST, 2 * (self.n_queued + n)))
+        return 0
+
+    cdef int empty_queue(self) except -1 nogil:
+        # All labels have been taken.
+        cdef Py_ssize_t enough = max(SMALLEST, 2 * self.n_pending)
+        self.n_queued = 0
+        if self.queue_capacity > 64 * SMALLEST and self.queue_capacity > 2 * enough:
+            self.resize_queue(enough)
+        return 0
+
     cdef int make_room(self) except -1 nogil:
         # Memory for one more row and all labels that may leave with it. Rows move to the front when
         # the end is reached; at most half are pending then, so a move costs O(1) a row.
         cdef Py_ssize_t wanted = self.n_pending + 1
-        if self.n_queued + wanted > self.queue_capacity:
-            self.resize_queue(max(SMALLEST, 2 * (self.n_queued + wanted)))
+        self.reserve(wanted)
         if self.first == 0 and self.capacity > 32 * max(wanted, SMALLEST):
             self.resize_rows(max(SMALLEST, 4 * wanted))    # after a long wait
         if self.first + wanted <= self.capacity:
@@ -768,6 +785,8 @@ cdef class Beam:
         cdef int what = PATH
         while self.n_pending and what != NOTHING:
             what = self.decide(&label)
+            if what != NOTHING and self.marked != NULL and not self.aside:
+                self.set_aside()
             first = label
             if what == PATH:
                 first = self.write_path(label, self.n_pending)
@@ -914,6 +933,7 @@ cdef class Beam:
         cdef Py_ssize_t first = self.first, n = self.n_pending
         if n == 0:
             return FINE
+        self.reserve(n)
         if not self.write_best(True):
             return DEAD
         self.forget(n)
@@ -924,6 +944,7 @@ cdef class Beam:
     cdef int commit_best(self, Py_ssize_t k) except -1 nogil:
         # The first k pending labels leave, on the path of the likeliest label. DEAD as `finish`.
         cdef Py_ssize_t first = self.first, n = self.n_pending
+        self.reserve(n)
         if not self.write_best(False):
             return DEAD
         self.commit(self.queue[self.n_queued + k - 1].label, k)
@@ -1010,7 +1031,6 @@ cdef class Beam:
         """
         cdef Py_ssize_t i, n = self.n_queued
         cdef long long position = self.n_emitted - n
-        self.n_queued = 0
         emissions = [
             tuple.__new__(kind, (
                 position + i, classes[self.queue[i].label], self.queue[i].confidence,
@@ -1018,8 +1038,7 @@ cdef class Beam:
             ))
             for i in range(n)
         ]
-        if self.queue_capacity > 64 * SMALLEST and 4 * self.n_pending < self.queue_capacity:
-            self.resize_queue(max(SMALLEST, 2 * self.n_pending))
+        self.empty_queue()
         return emissions
 
     def take_codes(self):
@@ -1029,8 +1048,23 @@ cdef class Beam:
         cdef int[::1] to_codes = codes
         for i in range(n):
             to_codes[i] = self.queue[i].label
-        self.n_queued = 0
+        self.empty_queue()
         return codes
+
+    def take_arrays(self):
+        """Emitted labels since the last call: arrays of codes, confidences and latencies."""
+        cdef Py_ssize_t i, n = self.n_queued
+        codes, latencies = np.empty(n, dtype=np.intc), np.empty(n, dtype=np.int64)
+        confidences = np.empty(n)
+        cdef int[::1] to_codes = codes
+        cdef double[::1] to_confidences = confidences
+        cdef long long[::1] to_latencies = latencies
+        for i in range(n):
+            to_codes[i] = self.queue[i].label
+            to_confidences[i] = self.queue[i].confidence
+            to_latencies[i] = self.queue[i].latency
+        self.empty_queue()
+        return codes, confidences, latencies
 
     def pending(self):
         """The pending rows as an array of records, a view of their memory."""
@@ -1056,7 +1090,6 @@ cdef class Beam:
         cdef Py_ssize_t n = len(state["pointers"]), L = self.n_labels
         self.clear()
         self.resize_rows(max(SMALLEST, 4 * n))
-        self.resize_queue(max(SMALLEST, 2 * n))
         vectors = np.asarray(self.vectors)
         vectors[:4] = -np.inf
         vectors[2] = 0
@@ -1073,17 +1106,17 @@ cdef class Beam:
             rows[name] = -np.inf if name == "transition" else 0
             rows[name][..., :L] = state[name]
 
-    # ------------------------------------------------------------ many streams
+    # ------------------------------------------------------------ stored states
 
     cdef size_t stored_size(self, Py_ssize_t n) noexcept nogil:
-        # Bytes of the state of a beam with n pending rows.
+        # Bytes of the state of a beam with n pending rows, which are the last n * size of them.
         return sizeof(Counts) + self.width * (5 * sizeof(double) + sizeof(int)) + n * self.size
 
-    cdef char* store(self) except NULL nogil:
-        # The state in one block of its own: Counts, the pending rows, delta to log_alpha,
-        # filtered, origin.
-        cdef Py_ssize_t n = self.n_pending * self.size, width = self.width * sizeof(double)
-        cdef char* block = <char*> malloc(self.stored_size(self.n_pending))
+    cdef char* store(self, bint with_rows) except NULL nogil:
+        # The state in one block of its own: Counts, delta to log_alpha, filtered, origin and, if
+        # wanted, the pending rows.
+        cdef Py_ssize_t n = self.n_pending if with_rows else 0, width = self.width * sizeof(double)
+        cdef char* block = <char*> malloc(self.stored_size(n))
         cdef char* at = block + sizeof(Counts)
         cdef Counts* counts = <Counts*> block
         if block == NULL:
@@ -1092,16 +1125,20 @@ cdef class Beam:
         counts.n_rows, counts.n_emitted, counts.n_pending = \
             self.n_rows, self.n_emitted, self.n_pending
         counts.previous, counts.lossy = self.previous, self.lossy
-        if n:    # `rows` is NULL before the first row
-            memcpy(at, self.rows + self.first * self.size, n)
-        memcpy(at + n, self.delta, 4 * width)
-        memcpy(at + n + 4 * width, self.filtered, width)
-        memcpy(at + n + 5 * width, self.origin, self.width * sizeof(int))
+        memcpy(at, self.delta, 4 * width)
+        memcpy(at + 4 * width, self.filtered, width)
+        memcpy(at + 5 * width, self.origin, self.width * sizeof(int))
+        self.store_rows(block, n)
         return block
+
+    cdef void store_rows(self, char* block, Py_ssize_t n) noexcept nogil:
+        # The first n pending rows, to the end of a block of the size for n.
+        if n:    # `rows` is NULL before the first row
+            memcpy(block + self.stored_size(0), self.rows + self.first * self.size, n * self.size)
 
     cdef int load(self, const char* block) except -1 nogil:
         # Become what `store` described, a new beam if NULL; the queue stays.
-        cdef Py_ssize_t n, width = self.width * sizeof(double), n_queued = self.n_queued
+        cdef Py_ssize_t width = self.width * sizeof(double), n_queued = self.n_queued
         cdef const Counts* counts = <const Counts*> block
         cdef const char* at = block + sizeof(Counts)
         self.clear()
@@ -1113,36 +1150,44 @@ cdef class Beam:
         self.previous, self.lossy, self.side = counts.previous, counts.lossy, 0
         if self.n_pending > self.capacity:
             self.resize_rows(2 * self.n_pending)
-        # All of them may leave before a row comes.
-        if n_queued + self.n_pending > self.queue_capacity:
-            self.resize_queue(2 * (n_queued + self.n_pending))
-        n = self.n_pending * self.size
-        if n:
-            memcpy(self.rows, at, n)
-        memcpy(self.delta, at + n, 4 * width)
-        memcpy(self.filtered, at + n + 4 * width, width)
-        memcpy(self.origin, at + n + 5 * width, self.width * sizeof(int))
+        memcpy(self.delta, at, 4 * width)
+        memcpy(self.filtered, at + 4 * width, width)
+        memcpy(self.origin, at + 5 * width, self.width * sizeof(int))
+        if self.n_pending:
+            memcpy(self.rows, block + self.stored_size(0), self.n_pending * self.size)
         if self.strategy == WINDOW:
             self.retrace()    # for the losses
         self.reached = self.n_rows == 0
         return 0
 
-    def take_arrays(self):
-        """Emitted labels since the last call: arrays of codes, confidences and latencies."""
-        cdef Py_ssize_t i, n = self.n_queued
-        codes, latencies = np.empty(n, dtype=np.intc), np.empty(n, dtype=np.int64)
-        confidences = np.empty(n)
-        cdef int[::1] to_codes = codes
-        cdef double[::1] to_confidences = confidences
-        cdef long long[::1] to_latencies = latencies
-        for i in range(n):
-            to_codes[i] = self.queue[i].label
-            to_confidences[i] = self.queue[i].confidence
-            to_latencies[i] = self.queue[i].latency
-        self.n_queued = 0
-        if self.queue_capacity > 64 * SMALLEST:
-            self.resize_queue(SMALLEST)
-        return codes, confidences, latencies
+    cdef int mark(self) except -1 nogil:
+        # Remember the state for `undo`. Pending rows stay as they are until labels leave: only then
+        # they are copied, which costs no more than the emission.
+        self.marked, self.aside = self.store(False), False
+        self.n_queued_before = self.n_queued
+        return 0
+
+    cdef int set_aside(self) except -1 nogil:
+        # Copy the rows that were pending at `mark`: the first of those that are, as none has left.
+        cdef Py_ssize_t n = (<Counts*> self.marked).n_pending
+        cdef char* block = <char*> realloc(self.marked, self.stored_size(n))
+        if block == NULL:
+            with gil:
+                raise MemoryError()
+        self.store_rows(block, n)
+        self.marked, self.aside = block, True
+        return 0
+
+    cdef int undo(self) except -1 nogil:
+        if not self.aside:
+            self.set_aside()
+        self.load(self.marked)
+        self.n_queued = self.n_queued_before
+        return 0
+
+    cdef void unmark(self) noexcept nogil:
+        free(self.marked)
+        self.marked = NULL
 
 
 @cython.final
@@ -1208,7 +1253,7 @@ cdef class BeamStates:
 
     def store(self, Beam beam, Py_ssize_t slot):
         """Put the state of the beam into a slot."""
-        self.put(beam, slot, beam.store())
+        self.put(beam, slot, beam.store(True))
 
 
 def advance_states(
@@ -1247,7 +1292,7 @@ def advance_states(
                         return k, counts[k, 2]
                 counts[k, 0] = beam.n_queued - counts[k, 0]
                 counts[k, 2] = beam.n_rows
-                fresh[k] = NULL if goals[k] < 0 else beam.store()
+                fresh[k] = NULL if goals[k] < 0 else beam.store(True)
                 n_done += 1
             fine = True
             if not keep:
@@ -1286,13 +1331,15 @@ cdef Py_ssize_t push_span(
 
 
 def push_rows(Beam beam, const real[:, :] emission, bint held=False, tuple rows=None):
-    """Push rows of checked scores; the number of the first that allows no label, or -1.
+    """Push rows of checked scores, all or none; the first that allows no label, or -1.
 
-    Rows before that one have been taken. ``held``: no label leaves until those that are pending are
-    committed, or the sequence ends. ``rows``: entries of rows, as `row_matrices` takes them.
+    ``held``: no label leaves until those that are pending are committed, or the sequence ends.
+    ``rows``: entries of rows, as `row_matrices` takes them.
     """
-    cdef Py_ssize_t t, j
+    cdef Py_ssize_t t, j, dead = -1
     cdef RowMatrices matrices = row_matrices(rows, beam.score, False)
+    cdef bint fine = False
+    beam.mark()
     try:
         with nogil:
             for t in range(emission.shape[0]):
@@ -1300,11 +1347,15 @@ def push_rows(Beam beam, const real[:, :] emission, bint held=False, tuple rows=
                     beam.row[j] = beam.rounded(emission[t, j])
                 beam.arriving = matrix_at(<const double*> NULL, &matrices, t)
                 if beam.push_row(held) == DEAD:
-                    with gil:
-                        return t
+                    dead = t
+                    break
+        fine = dead < 0
     finally:
         beam.arriving = &beam.score[0, 0]    # not the memory of `rows`
-    return -1
+        if not fine:
+            beam.undo()
+        beam.unmark()
+    return dead
 
 
 def decode(
