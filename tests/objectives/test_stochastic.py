@@ -334,8 +334,8 @@ def test_a_weight_that_one_thread_moves_is_where_that_thread_left_it(exact):
         assert len(shares) == 2
         assert_array_equal(np.concatenate(shares), np.arange(MANY))
         cut = [MANY // 2, MANY - MANY // 2]
-        # No merges within the pass, and no sequences for one thread before them.
-        together._plan = lambda order: (order[:0], [np.split(order, cut[:1])])
+        # No merges within the pass.
+        together.shares = lambda order: np.split(order, cut[: len(order) == MANY])
         loss = together.descend(np.arange(MANY), 0.5)
     with Threads(1) as threads:
         primal = likelihood_of(CRFTagger(all_possible_states=True), X, y, threads)
@@ -441,7 +441,7 @@ def test_merges_of_threads_against_a_slow_one(monkeypatch, n, unit, states):
         for _ in range(2):
             state.descend(state.sequences, 0.5)
             state.forget()
-    assert seen[0] == 7  # one thread has the first quarter
+    assert seen[0] == 8
 
 
 @pytest.mark.parametrize("solver", ["adagrad", "dual"])
@@ -461,28 +461,6 @@ def test_two_threads_find_the_same_model_and_the_same_bits_each_time(solver, mod
         assert_allclose(two.objective_, one.objective_, rtol=2e-4)
 
 
-def test_the_first_quarter_of_the_first_pass_has_one_thread():
-    # Threads that begin at zero learn the same weights, and their merge overshoots.
-    X, y = make_sparse_data(4, n=8 * LEAST)
-    order, quarter = np.random.default_rng(0).permutation(8 * LEAST), 2 * LEAST
-    with Threads(1) as threads:
-        primal = likelihood_of(CRFTagger(), X, y, threads)
-        one = StochasticLikelihood(primal, 0.1)
-        one.descend(order[:quarter], 0.5, n_sequences=len(order))
-    with Threads(2) as threads:
-        primal = likelihood_of(CRFTagger(), X, y, threads)
-        two, starts = StochasticLikelihood(primal, 0.1), []
-        two._descend_together = lambda *args: starts.append((two.w.copy(), args[0])) or 0.0
-        for _ in range(2):
-            two.descend(order, 0.5)
-    (w, first), (_, second) = starts
-    assert_array_equal(w[: primal.scores.n_state], one.w[: primal.scores.n_state])
-    for runs, expected in ((first, order[quarter:]), (second, order)):
-        assert_array_equal(np.concatenate([share for run in runs for share in run]), expected)
-    assert [len(runs) for runs in (first, second)] == [3, 4]
-    assert all(len(run) == 2 for run in first + second)
-
-
 @pytest.mark.parametrize("solver", ["adagrad", "dual"])
 def test_an_error_in_a_thread_ends_training(monkeypatch, solver):
     module = {"adagrad": _stochastic, "dual": _dual}[solver]
@@ -497,7 +475,6 @@ def test_an_error_in_a_thread_ends_training(monkeypatch, solver):
     with Threads(2) as threads:
         primal = likelihood_of(CRFTagger(), X, y, threads)
         state = StochasticLikelihood(primal) if solver == "adagrad" else DualLikelihood(primal)
-        state.n_updates = 1  # the first pass would begin with one thread
         first = state.sequences
         monkeypatch.setattr(module, kernel, SimpleNamespace(descend=fails, ascend=fails))
         with pytest.raises(MemoryError, match="no room for a thread"):

@@ -71,11 +71,10 @@ class StochasticLikelihood(LatticeState):
     An update costs O(nnz · L + T · L²), and a square root for each feature value and label. Memory:
     half as much as w beside w.
 
-    The first quarter of the first pass is left to one thread: copies of the first w would all learn
-    the same large weights, and their merge would overshoot. In each other quarter, n threads start
-    from the same w and the same sums of squared gradients, G. Each updates on different sequences,
-    with their fraction of the penalties. A weight that one thread updated gets the value of this
-    thread, and the penalties of all; one that several updated, with s_k = √(G_k - G),
+    In each quarter of a pass, n threads start from the same w and the same sums of squared
+    gradients, G. Each updates on different sequences, with their fraction of the penalties. A
+    weight that one thread updated gets the value of this thread, and the penalties of all; one
+    that several updated, with s_k = √(G_k - G),
 
         w ← w + r Σ_k (w_k - w),  r = min(1, (1 + 1/n) max_k s_k / Σ_k s_k),  G ← G + Σ_k (G_k - G).
 
@@ -151,22 +150,16 @@ class StochasticLikelihood(LatticeState):
         W, w = self.dense_and_sparse()
         part = 1 / max(n_sequences or len(order), 1)
         args = self.weights * boost, rate, part
-        alone, runs = self._plan(order)
-        loss = self._run(alone, W, w, *args) if len(alone) or not runs else 0.0
-        self.n_updates += len(alone)
-        if runs:
-            loss += self._descend_together(runs, W, w, *args)
+        shares = self.shares(order)
+        if len(shares) == 1:
+            loss = self._run(order, W, w, *args)
+            self.n_updates += len(order)
+        else:
+            runs = [self.shares(part) for part in np.array_split(order, MERGES)]
+            runs = runs if all(len(run) == len(shares) for run in runs) else [shares]
+            loss = self._descend_together(runs, W, w, *args)
         self.store(W)
         return loss
-
-    def _plan(self, order: np.ndarray) -> tuple[np.ndarray, list]:
-        # The sequences of one thread alone, then those of each thread between merges.
-        alone = 0 if self.n_updates else len(order) // MERGES
-        shares = self.shares(order[alone:])
-        if len(shares) == 1:
-            return order, []
-        runs = [self.shares(run) for run in np.array_split(order[alone:], MERGES - (alone > 0))]
-        return order[:alone], runs if all(len(run) == len(shares) for run in runs) else [shares]
 
     def _run(
         self, order, W, w, weights, rate: float, part: float, before: int = 0, finish: bool = True
