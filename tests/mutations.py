@@ -308,7 +308,7 @@ FAULTS = [
     ("data/labels.py", "(s.astype(dtype, copy=False) for s in filled)", "filled", "test_label_dtypes"),
     ("objectives/zscore/moments.py", "max(0.0, (1.0 + mean_loss", "max(0.0, (1.0 - mean_loss", "test_zscore"),
     ("solvers/_vectors.pyx", "at_zero = -clip(g[k], l1[k])", "at_zero = clip(g[k], l1[k])", "test_solvers"),
-    ("objectives/likelihood/stochastic.py", "penalties = rate, part, int", "penalties = rate, 2 * part, int", "test_stochastic"),
+    ("objectives/likelihood/stochastic.py", "weights, rate, part\n", "weights, rate, 2 * part\n", "test_stochastic"),
     ("objectives/likelihood/_descent.pyx", "c.before - c.stamp[block], scale, q)", "0, scale, q)", "test_stochastic"),
     ("objectives/likelihood/_descent.pyx", "c.G[first + j] += grown[j]", "c.G[first + j] += most[j]", "test_stochastic"),
     ("objectives/likelihood/dual.py", "self.lam / sigma", "self.lam", "test_dual"),

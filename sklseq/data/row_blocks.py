@@ -71,7 +71,7 @@ class RowBlocks:
     -----
     A source is pickled as it is: the name of a file, not its content; an array with its numbers.
 
-    Arrays, memory maps and ``.npy`` files can be read from any row on, which
+    Arrays, memory maps, CSR matrices and ``.npy`` files can be read from any row on, which
     ``CRFTagger(gradient="checkpoint")`` needs; the others from the beginning only.
 
     A slice, ``blocks[1000:2000]``, has the rows of that range. If the source can be read from
@@ -427,7 +427,9 @@ class _SavedCSR:
         with zipfile.ZipFile(self.path) as file:
             with file.open("shape.npy") as member:
                 n, width = (int(k) for k in np.lib.format.read_array(member))
-            indptr, indices, data = (_Member(file, name) for name in ("indptr", "indices", "data"))
+            indptr, indices, data = (
+                _MemberReader(file, name) for name in ("indptr", "indices", "data")
+            )
             before = indptr.take(1)[0]
             for first in range(0, n, BLOCK_ROWS):
                 ends = indptr.take(min(BLOCK_ROWS, n - first))
@@ -437,7 +439,7 @@ class _SavedCSR:
                 yield sparse.csr_matrix(rows, shape=(len(ends), width))
 
 
-class _Member:
+class _MemberReader:
     """An array in a zip file, read a piece at a time."""
 
     def __init__(self, file: zipfile.ZipFile, name: str):

@@ -141,11 +141,9 @@ def _pieces(X: Any, y: LabelsLike, weights: np.ndarray) -> Iterator:
     sources = blocks_of(X)
     check_counts(len(sources), len(y))
     for s, (source, weight) in enumerate(zip(sources, weights)):
-        place, labels = (
-            Place(s),
-            chain.from_iterable(map(_items, item_blocks(y[s], f"sequence {s}"))),
-        )
-        blocks = source.read(BLOCK_ROWS, f"sequence {s}") if weight > 0 else iter(())
+        place, name = Place(s), f"sequence {s}"
+        labels = chain.from_iterable(map(_items, item_blocks(y[s], name)))
+        blocks = source.read(BLOCK_ROWS, name) if weight > 0 else iter(())
         for rows, place.is_last in with_last(blocks):
             own = list(islice(labels, rows.shape[0]))
             if len(own) < rows.shape[0]:

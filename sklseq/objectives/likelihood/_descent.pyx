@@ -150,7 +150,7 @@ cdef double log_partition(Lattice* q, Py_ssize_t T) noexcept nogil:
     return log_sum_exp(alpha, L)
 
 
-cdef inline double l2_scale(Problem* q, double top) noexcept nogil:
+cdef inline double sampled_scale(Problem* q, double top) noexcept nogil:
     # Factor of a step by residuals of magnitude up to `top`: 1 if top >= almost; otherwise
     # almost / top with probability top / almost, or 0, which leaves the expected step unchanged.
     if top >= q.almost:
@@ -177,7 +177,7 @@ cdef inline bint choose(lanes* tag, Problem* q, double* residual) noexcept nogil
         for k in range(B):
             size = r[k] if r[k] > 0 else -r[k]
             top = size if size > top else top
-        factor = l2_scale(q, top)
+        factor = sampled_scale(q, top)
         moves[block] = factor != 0
         if factor != 1:
             for k in range(B):
@@ -194,7 +194,7 @@ cdef void move_links(Problem* q, Py_ssize_t r, Py_ssize_t T, Py_ssize_t update) 
     for t in range(1, T):
         number_entries(at, t)
         for e in range(at.start[t], at.start[t + 1]):
-            at.expected[e] *= l2_scale(q, abs(at.expected[e]))
+            at.expected[e] *= sampled_scale(q, abs(at.expected[e]))
         for p in range(at.links.indptr[r + t], at.links.indptr[r + t + 1]):
             f = at.links.indices[p]
             for k in range(at.links.support[f], at.links.support[f + 1]):

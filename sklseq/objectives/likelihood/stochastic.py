@@ -195,8 +195,8 @@ class StochasticLikelihood(LatticeState):
         def run(k: int) -> float:
             one = others[k]
             one.n_updates = self.n_updates
-            penalties = rate, part, int(before[k]), False
-            return one._run(shares[k], *one.copies[:2], weights, *penalties)
+            arguments = shares[k], *one.copies[:2], weights, rate, part
+            return one._run(*arguments, before=int(before[k]), finish=False)
 
         return sum(self.threads.map(run, range(len(shares))))
 
