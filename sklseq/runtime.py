@@ -7,8 +7,7 @@ scikit-learn is imported.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from copy import copy
 from importlib import import_module
 from typing import Any, cast
@@ -382,8 +381,7 @@ class Stream:
         before, after = self._decoder._field
         items = [*self._items, item]
         scores = self._decoder._scores([items])
-        with self._restored_on_error(callable(self._rule.uncertainty)):
-            self._score(scores, self.n_seen + 1 - after)
+        self._score(scores, self.n_seen + 1 - after)
         self._items, self.n_seen = items, self.n_seen + 1  # after all that can raise
         # The first row of a window has no transitions to it.
         keep = max(0, self.n_seen - after - max(before, self._decoder._pairs is not None))
@@ -406,26 +404,18 @@ class Stream:
         """
         from sklseq.inference.chain.online_rules import no_path
 
-        n = self.n_seen
-        with self._restored_on_error(n > 0):
+        n, before = self.n_seen, self._beam.state()
+        try:
             if n > self._beam.n_rows:
                 self._score(self._decoder._scores([self._items]), n, held=True)
             if n and not self._beam.end_sequence():
                 raise no_path(f"row {n - 1}", at_end=True)
+        except BaseException:
+            self._beam.set_state(before)
+            raise
         labels = self._taken()
         self._start()
         return labels
-
-    @contextmanager
-    def _restored_on_error(self, needed: bool) -> Iterator[None]:
-        # One row that allows no label leaves the beam as it is; other errors do not.
-        before = self._beam.state() if needed else None
-        try:
-            yield
-        except BaseException:
-            if before is not None:
-                self._beam.set_state(before)
-            raise
 
     def _score(self, scores: tuple, stop: int, held: bool = False) -> None:
         # Push the scores of the unscored items before stop; the other items are context. held:

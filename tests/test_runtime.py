@@ -550,3 +550,27 @@ def test_items_without_a_label_leave_a_stream_as_it_was(rule):
         with pytest.raises(ValueError, match="row 1"):
             stream.finish()
         assert stream.n_seen == 2
+
+
+def test_a_measure_that_fails_leaves_a_stream_as_it_was(tagger):
+    broken, failed = [], 0
+
+    def measure(p):
+        return float("nan") if broken else 1 - p.max()
+
+    decoder = runtime.Decoder(describe(tagger))
+    rule = {"strategy": "step", "latency_cost": 0.05, "uncertainty": measure}
+    stream, twin = decoder.stream(**rule), decoder.stream(**rule)
+    for item in as_dicts(corpus(5)[0])[0]:
+        expected = twin.push(item)
+        broken.append(1)
+        try:
+            found = stream.push(item)
+        except ValueError:
+            failed += 1
+            broken.clear()
+            found = stream.push(item)
+        broken.clear()
+        assert found == expected
+    assert failed
+    assert stream.finish() == twin.finish()

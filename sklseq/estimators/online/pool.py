@@ -475,10 +475,9 @@ class StreamPool:
 
     def _checkpoint(self, id: Hashable, of: dict) -> dict:
         slot, items, n_waiting = self._streams[id]
-        state = {"of": of, **self._new._state(), "items": items, "n_waiting": n_waiting}
-        if self._states.load(self._beam, slot):
-            state["beam"] = self._beam.state()
-        return state
+        beam = self._beam if self._states.load(self._beam, slot) else self._new._beam
+        state = {"items": items, "n_waiting": n_waiting, "ended": False}
+        return {"of": of, "beam": beam.state(), **state}
 
     @alone
     def restore(self, id: Hashable, checkpoint: dict) -> None:
