@@ -562,7 +562,7 @@ FAULTS = [
     ("inference/kernels/_segment_online.pyx", "best[y] = origin[y] if x > alpha[y] else best[y]", "best[y] = origin[y] if x >= alpha[y] else best[y]", "test_segment_online"),
     ("inference/kernels/_segment_online.pyx", "opened[y], closed[y], self.of_label[0, y] = -self.shift, 0", "opened[y], closed[y], self.of_label[0, y] = 0, 0", "test_segment_online"),
     ("inference/kernels/_segment_online.pyx", "        self.count_again()\n        return 0", "        return 0", "test_segment_online"),
-    ("inference/kernels/_segment_online.pyx", "self.first if self.most >= 0 else max(", "max(self.first, self.n - self.apart) if self.most >= 0 else max(", "test_segment_online"),
+    ("inference/kernels/_segment_online.pyx", "            self.set_aside()\n", "", "test_segment_online"),
     ("inference/kernels/_segment_online.pyx", "if self.most >= 0 else b - 1], q = self.cut[b - 1]\n        cdef Py_ssize_t n_rows", "if False else b - 1], q = self.cut[b - 1]\n        cdef Py_ssize_t n_rows", "test_segment_online"),
     ("inference/kernels/_segment_online.pyx", "            if self.link(self.root(), HELD)[0] == 0 and self.link(self.root(), CHILDREN)[0] == 1:\n                self.leave(node)\n", "            if True:\n                self.leave(node)\n", "test_segment_online"),
     ("inference/kernels/_segment_online.pyx", "            self.leave(node)         # survivors", "            self.n_found += 0         # survivors", "test_segment_online"),

@@ -1,6 +1,7 @@
 """Segments that leave while steps become known: against survivors found anew after each step."""
 
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -219,6 +220,26 @@ def test_memory_is_that_of_the_pending_steps(most):
     sizes = [beam.nbytes for k in range(n) if beam.push(*steps.part(k, k + 1), True) is not None]
     assert len(sizes) == n
     assert max(sizes) < 100_000
+
+
+@pytest.mark.thread_unsafe(reason="measures processor time")
+def test_the_cost_of_a_push_does_not_grow_with_the_steps_that_wait():
+    n, L = 20_000, 8
+    steps, zero = np.arange(n), np.zeros(L)
+    spans = SegmentSpans(np.array([n]), np.array([0, n]), np.ones(n, int), steps, steps + 1)
+    steps = StepScores.of(spans, np.zeros((n, L)))
+    apart = np.where(np.eye(L), 0.0, -np.inf)  # segmentations that never meet
+    beam, least = SegmentRule(apart, zero, zero, np.zeros(L, int), 3, most=n).beam(), []
+    for pending in (100, n - 100):
+        beam.push(*steps.part(beam.n, pending), True)
+        times = []
+        for k in range(pending, pending + 30):
+            start = time.process_time_ns()
+            beam.push(*steps.part(k, k + 1), True)
+            times.append(time.process_time_ns() - start)
+        least.append(min(times))
+    # A copy of 20,000 pending steps takes thirty times as long as a push.
+    assert least[1] < 6 * least[0]
 
 
 def test_sequences_without_a_segmentation_are_refused():

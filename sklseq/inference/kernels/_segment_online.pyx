@@ -63,6 +63,9 @@ cdef class SegmentBeam:
     cdef double[:, ::1] psi              # (n_potentials, L)
     cdef double[:, ::1] of_label         # alpha of n; old group; factors of a step (mine, ends)
     cdef long long[:, ::1] nodes         # (2, L) origins of the old group; of the best to `alpha`
+    cdef long long marked, lowest        # `first` at `mark`, and the first row that it copied
+    cdef list kept                       # rows for `undo`: (number of the first, G, links)
+    cdef bint aside                      # whether they begin at `marked`
 
     def __cinit__(
         self, const double[:, ::1] transition, const double[::1] start,
@@ -140,19 +143,31 @@ cdef class SegmentBeam:
         self.found = np.empty((len(cut), 4), dtype=np.int64)
 
     cdef tuple mark(self):
-        # All that a call may change but counts, for `undo`: what is computed again after a forced
-        # segment, else entries of starts that are kept apart.
+        # All that a call may change but counts, for `undo`: entries of starts that are kept apart.
+        # Those before them are computed again only after a forced segment (`set_aside`).
         numbers = self.n, self.first, self.label, self.n_open, self.shift
-        lowest = self.first if self.most >= 0 else max(self.first, self.n - self.apart)
-        a, b = lowest - self.base, self.n - self.base + 1
-        rows = lowest, np.array(self.G[a:b]), np.array(self.links[a:b])
-        return numbers, rows, np.array(self.of_label), np.array(self.nodes)
+        self.marked, self.lowest = self.first, max(self.first, self.n - self.apart)
+        self.kept, self.aside = [self.rows_of(self.lowest, self.n + 1)], False
+        return numbers, np.array(self.of_label), np.array(self.nodes)
+
+    cdef tuple rows_of(self, long long a, long long b):
+        cdef Py_ssize_t i = a - self.base, j = b - self.base
+        return a, np.array(self.G[i:j]), np.array(self.links[i:j])
+
+    cdef int set_aside(self) except -1 nogil:
+        # The rows before those of `mark`, which have not changed since.
+        if not self.aside:
+            with gil:
+                self.kept.append(self.rows_of(self.marked, self.lowest))
+            self.aside = True
+        return 0
 
     cdef int undo(self, tuple marked) except -1:
-        numbers, (lowest, G, links), self.of_label, self.nodes = marked
+        numbers, self.of_label, self.nodes = marked
         self.n, self.first, self.label, self.n_open, self.shift = numbers
-        np.asarray(self.G)[lowest - self.base :][: len(G)] = G
-        np.asarray(self.links)[lowest - self.base :][: len(G)] = links
+        for a, G, links in self.kept:
+            np.asarray(self.G)[a - self.base :][: len(G)] = G
+            np.asarray(self.links)[a - self.base :][: len(links)] = links
         self.count_again()
         return 0
 
@@ -374,7 +389,7 @@ cdef class SegmentBeam:
                 best, top = y, x
         return best
 
-    cdef bint settle(self) noexcept nogil:
+    cdef int settle(self) except -1 nogil:
         # Returns whether a segment that must leave exists.
         cdef long long node, n = self.n
         while (
@@ -392,6 +407,7 @@ cdef class SegmentBeam:
             if self.link(self.root(), HELD)[0] == 0 and self.link(self.root(), CHILDREN)[0] == 1:
                 self.leave(node)
                 continue
+            self.set_aside()
             self.leave(node)         # survivors without this segment are given up
             self.begin_at(node)
             while self.n < n:
@@ -412,7 +428,7 @@ cdef class SegmentBeam:
         If no segmentation is allowed, return None: then nothing has changed.
         """
         cdef Py_ssize_t n_steps = cut.shape[0] - 1, k, r, p
-        cdef bint done = True
+        cdef bint done = True, fine = False
         self.make_room(n_steps, kind.shape[0])
         marked = self.mark()
         r = self.n - self.base
@@ -426,13 +442,16 @@ cdef class SegmentBeam:
         if self.into.shape[0]:
             np.asarray(self.into)[r : r + n_steps] = self.transition if into is None else into
         self.n_found = 0
-        with nogil:
-            while done and self.n < r + self.base + n_steps:
-                done = self.append() and (not settles or self.settle())
-        if not done:
-            self.undo(marked)
-            return None
-        return np.array(self.found[: self.n_found])
+        try:
+            with nogil:
+                while done and self.n < r + self.base + n_steps:
+                    done = self.append() and (not settles or self.settle())
+            fine = done
+        finally:
+            if not fine:
+                self.undo(marked)
+            self.kept = None
+        return np.array(self.found[: self.n_found]) if done else None
 
     def best(self, const double[::1] end, bint leaves):
         """Segments (start, stop, label) of the best segmentation of the pending steps, or None.
