@@ -328,7 +328,10 @@ def _block_metric(curvature: LabelCurvature, scale: Any, ridge: float) -> BlockM
 
 
 def run_dual(problem: CRFProblem) -> SolverResult:
-    """Exponentiated gradient ascent in the dual, then L-BFGS if the gap stays too large."""
+    """Exponentiated gradient ascent in the dual, then L-BFGS if the gap stays too large.
+
+    If the first passes end far from the maximum, AdaGrad starts anew before L-BFGS.
+    """
     tagger = problem.tagger
     problem.ran.append("dual")
     result = exponentiated_gradient(
@@ -339,6 +342,9 @@ def run_dual(problem: CRFProblem) -> SolverResult:
         random_state=repeatable_generator(tagger.random_state),
         callback=partial(problem.report, "dual"),
     )
+    if result.message == "far" and result.n_iter < problem.max_iter:
+        problem.start[:] = 0  # the dual's weights are there
+        return run_adagrad(problem, result.n_iter)
     imprecise = _rounding(problem, result.w) > SMALLEST_GAP * abs(result.value)
     if result.message != "gap" or imprecise:
         # Slow ascent can end at weights with a larger objective than zeros.
@@ -357,8 +363,8 @@ def _rounding(problem: CRFProblem, w: np.ndarray) -> float:
     return 0.0 if units is None else float(np.finfo(w.dtype).eps * np.abs(w * units).max())
 
 
-def run_adagrad(problem: CRFProblem) -> SolverResult:
-    """Passes of AdaGrad over single sequences, then L-BFGS."""
+def run_adagrad(problem: CRFProblem, done: int = 0) -> SolverResult:
+    """Passes of AdaGrad over single sequences, after ``done`` iterations, then L-BFGS."""
     tagger = problem.tagger
     problem.ran.append("adagrad")
     stochastic = problem.source.stochastic(problem.f, problem.l1, problem.start)
@@ -366,10 +372,11 @@ def run_adagrad(problem: CRFProblem) -> SolverResult:
     result = adagrad(
         stochastic,
         problem,
-        n_passes=min(problem.max_iter, PASSES_BEFORE_BLOCKS if has_blocks else PASSES),
+        n_passes=min(problem.max_iter - done, PASSES_BEFORE_BLOCKS if has_blocks else PASSES),
         random_state=repeatable_generator(tagger.random_state),
-        callback=partial(problem.report, "adagrad"),
+        callback=lambda k, value, w: problem.report("adagrad", done + k, value, w),
     )
+    result = result._replace(n_iter=done + result.n_iter)
     # AdaGrad's metric to the power 2/3 is the scale of weights in L-BFGS. (On thirds of three
     # corpora with four penalties, 10 % fewer iterations than with its root; without it, the last
     # iterations are slower.)
