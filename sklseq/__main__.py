@@ -19,8 +19,9 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from sklseq import __version__
+from sklseq._lib.drafts import draft
 from sklseq._lib.lines import as_lines
-from sklseq._lib.model_file import MAGIC, new_file_name, unpack_model, write_file
+from sklseq._lib.model_file import MAGIC, new_file_name, unpack_model
 from sklseq.datasets import read_conll
 from sklseq.datasets._conll import (
     EncodingError,
@@ -284,11 +285,14 @@ def _train(args: argparse.Namespace) -> None:
         X, y = _with_dev(args, model[-1], X, y)
     with _progress(model, args.progress):
         model.fit(X, y)
-    write_file(args.model, pickle.dumps(model))
-    if args.export is not None:
-        from sklseq.deployment import export
+    new_file_name(args.model)
+    with draft(args.model) as file:  # named -m once the export is written, too
+        file.write(pickle.dumps(model))
+        file.flush()
+        if args.export is not None:
+            from sklseq.deployment import export
 
-        export(model, args.export)
+            export(model, args.export)
 
 
 def _check_outputs(args: argparse.Namespace) -> None:

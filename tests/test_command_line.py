@@ -1,5 +1,6 @@
 """Commands of ``sklseq``: the answers of the estimators; pipes, errors and exit codes."""
 
+import errno
 import gzip
 import io
 import os
@@ -625,3 +626,18 @@ def test_commands_of_the_page_run(page, files, run):
             out = text.encode()
         if target:
             (files / target).write_bytes(out)
+
+
+def test_an_export_that_fails_leaves_the_model(files, run, monkeypatch, tmp_path):
+    def full(model, path):
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    old = tmp_path / "old.model"
+    old.write_bytes(b"old")
+    monkeypatch.setattr("sklseq.deployment.export", full)
+    command = f"train --set max_iter=2 --columns w -m {old} --export {tmp_path}/e words.txt"
+    code, out, error = run(command)
+    assert (code, out) == (1, "")
+    assert "No space left on device" in error
+    assert old.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["old.model"]
