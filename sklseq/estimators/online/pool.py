@@ -24,7 +24,13 @@ from sklseq.estimators.online.items import (
     takes_numbers,
 )
 from sklseq.estimators.online.pipelines import StreamModel, tagger_of
-from sklseq.estimators.online.stream import OnlineStream, alone
+from sklseq.estimators.online.stream import (
+    OnlineStream,
+    alone,
+    chain_of_stream,
+    check_checkpoint,
+    identity_of,
+)
 from sklseq.inference.chain.online_rules import _online, find_unfit, new_beam, no_path
 
 
@@ -117,7 +123,7 @@ class StreamPool:
         self._model = model
         self._transformers, self._tagger = tagger_of(model.estimator)
         self._new = OnlineStream(model)  # to compare checkpoints with; it never gets items
-        self._beam = new_beam(self._new._chain, model.rule)
+        self._beam = new_beam(chain_of_stream(self._new), model.rule)
         self._states = _online.BeamStates()
         self._streams: dict[Hashable, _Tail] = {}
         self._free: list[int] = []
@@ -470,7 +476,7 @@ class StreamPool:
         dict
         """
         (id,) = self._open([id])
-        state = self._checkpoint(id, self._new._identity())
+        state = self._checkpoint(id, identity_of(self._new))
         return {**state, "items": owned(state["items"])}
 
     def _checkpoint(self, id: Hashable, of: dict) -> dict:
@@ -495,7 +501,7 @@ class StreamPool:
             If the checkpoint is invalid, or of another model or a flushed stream.
         """
         (id,) = _read_ids([id])
-        self._new._check(checkpoint)
+        check_checkpoint(self._new, checkpoint)
         if checkpoint["ended"]:
             raise ValueError("The stream of this checkpoint was flushed: its sequence is over.")
         ((slot, _, _),) = self._tails([id])
@@ -506,7 +512,7 @@ class StreamPool:
 
     @alone
     def __getstate__(self) -> dict:
-        of = self._new._identity()
+        of = identity_of(self._new)
         streams = {id: self._checkpoint(id, of) for id in self._streams}
         return {"model": self._model, "streams": streams}
 

@@ -608,3 +608,18 @@ class OnlineStream:
         twin._beam = new_beam(self._chain, self._model.rule)
         twin._set_state(self._state())
         return twin
+
+
+def chain_of_stream(stream: OnlineStream) -> Any:
+    """Transitions, which the streams of one model share."""
+    return stream._chain
+
+
+def identity_of(stream: OnlineStream) -> dict:
+    """Fields that must be equal in the decoder that continues a checkpoint of the stream."""
+    return stream._identity()
+
+
+def check_checkpoint(stream: OnlineStream, checkpoint: dict) -> None:
+    """Raise an error unless the stream could continue the checkpoint."""
+    stream._check(checkpoint)
