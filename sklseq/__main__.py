@@ -285,7 +285,6 @@ def _train(args: argparse.Namespace) -> None:
         X, y = _with_dev(args, model[-1], X, y)
     with _progress(model, args.progress):
         model.fit(X, y)
-    new_file_name(args.model)
     with draft(args.model) as file:  # named -m once the export is written, too
         file.write(pickle.dumps(model))
         file.flush()

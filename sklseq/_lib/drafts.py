@@ -16,7 +16,8 @@ def draft(path: Any) -> Iterator[IO[bytes]]:
             yield file
         os.replace(part, name)
     except OSError as error:
-        if error.errno is not None:  # a full disk's error has no file name, others that of the part
+        # A full disk's error has no file name; the user does not know that of the part.
+        if error.errno is not None and error.filename in (None, part):
             error.filename = os.fspath(path)
         raise
     finally:

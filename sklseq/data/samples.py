@@ -123,7 +123,7 @@ def _positions(key: Any, n: int) -> np.ndarray:
             "Sequences are indexed by int, slice, 1-D integer array or mask; "
             f"got {key.dtype} of shape {key.shape}."
         )
-    key = key.astype(np.intp)  # n may be too large for the type
     if key.min() < -n or key.max() >= n:
         raise IndexError(f"Sequence index out of range for {n} sequences.")
+    key = key.astype(np.intp)  # n may be too large for the type
     return np.where(key < 0, key + n, key)

@@ -79,6 +79,10 @@ def test_indices_of_any_integer_type(kind):
     signed = np.issubdtype(kind, np.signedinteger)
     for key in ([0, 1], [120, 5, 5], *([[-1, 3]] if signed else [])):
         assert_array_equal(X[np.array(key, kind)].rows, X[key].rows)
+    largest = np.iinfo(kind).max
+    if largest >= 300:
+        with pytest.raises(IndexError, match="out of range for 300 sequences"):
+            X[np.array([0, largest], kind)]
 
 
 def test_bad_keys_say_what_is_allowed():

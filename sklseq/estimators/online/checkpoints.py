@@ -50,8 +50,14 @@ def name_of(function: Callable) -> str:
     return f"{name} {zlib.crc32(code.co_code + repr((constants, code.co_names)).encode()):08x}"
 
 
-def check_identity(checkpoint: Any, mine: dict) -> None:
-    """Raise unless ``checkpoint`` is a checkpoint of the same model and rule."""
+def check_checkpoint(checkpoint: Any, new: dict, model: StreamModel) -> None:
+    """Raise unless a stream on ``model`` can continue it; ``new``: checkpoint of a new stream."""
+    _check_identity(checkpoint, new["of"])
+    _check_state(checkpoint, new, model, len(new["of"]["labels"]))
+
+
+def _check_identity(checkpoint: Any, mine: dict) -> None:
+    # Raise unless it is a checkpoint of the same model and rule.
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("of"), dict):
         raise ValueError(
             "checkpoint must be what OnlineStream.checkpoint() gave; got "
@@ -92,10 +98,10 @@ def _check_array(name: str, value: Any, dtype: np.dtype, shape: tuple, why: str 
         _refuse(name, f"an array of {dtype} of shape {shape} {why}".rstrip(), value)
 
 
-def check_state(checkpoint: dict, empty: dict, model: StreamModel, n_labels: int) -> None:
-    """Raise if no stream on ``model`` can have these fields; ``empty``: fields of a new stream."""
-    _check_names(checkpoint, ("of", *empty), "all")
-    beam, like = checkpoint["beam"], empty["beam"]
+def _check_state(checkpoint: dict, new: dict, model: StreamModel, n_labels: int) -> None:
+    # Raise if no stream on ``model`` can have these fields.
+    _check_names(checkpoint, tuple(new), "all")
+    beam, like = checkpoint["beam"], new["beam"]
     _check_names(beam, tuple(like), "beam")
     _check_counts(beam, n_labels, model.rule.restart)
     n = beam["n_rows"] - beam["n_emitted"]

@@ -15,6 +15,7 @@ from sklseq.estimators.online.arriving import (
     entries_for,
     potentials_of_parts,
 )
+from sklseq.estimators.online.checkpoints import check_checkpoint
 from sklseq.estimators.online.items import (
     list_items,
     n_items,
@@ -24,13 +25,7 @@ from sklseq.estimators.online.items import (
     takes_numbers,
 )
 from sklseq.estimators.online.pipelines import StreamModel, tagger_of
-from sklseq.estimators.online.stream import (
-    OnlineStream,
-    alone,
-    chain_of_stream,
-    check_checkpoint,
-    identity_of,
-)
+from sklseq.estimators.online.stream import OnlineStream, alone, shared_chain
 from sklseq.inference.chain.online_rules import _online, find_unfit, new_beam, no_path
 
 
@@ -123,7 +118,7 @@ class StreamPool:
         self._model = model
         self._transformers, self._tagger = tagger_of(model.estimator)
         self._new = OnlineStream(model)  # to compare checkpoints with; it never gets items
-        self._beam = new_beam(chain_of_stream(self._new), model.rule)
+        self._beam = new_beam(shared_chain(self._tagger.potentials([]))[1], model.rule)
         self._states = _online.BeamStates()
         self._streams: dict[Hashable, _Tail] = {}
         self._free: list[int] = []
@@ -476,7 +471,7 @@ class StreamPool:
         dict
         """
         (id,) = self._open([id])
-        state = self._checkpoint(id, identity_of(self._new))
+        state = self._checkpoint(id, self._new.checkpoint()["of"])
         return {**state, "items": owned(state["items"])}
 
     def _checkpoint(self, id: Hashable, of: dict) -> dict:
@@ -501,7 +496,7 @@ class StreamPool:
             If the checkpoint is invalid, or of another model or a flushed stream.
         """
         (id,) = _read_ids([id])
-        check_checkpoint(self._new, checkpoint)
+        check_checkpoint(checkpoint, self._new.checkpoint(), self._model)
         if checkpoint["ended"]:
             raise ValueError("The stream of this checkpoint was flushed: its sequence is over.")
         ((slot, _, _),) = self._tails([id])
@@ -512,7 +507,7 @@ class StreamPool:
 
     @alone
     def __getstate__(self) -> dict:
-        of = identity_of(self._new)
+        of = self._new.checkpoint()["of"]
         streams = {id: self._checkpoint(id, of) for id in self._streams}
         return {"model": self._model, "streams": streams}
 

@@ -25,8 +25,7 @@ from sklseq.estimators.online.arriving import (
     potentials_of_parts,
 )
 from sklseq.estimators.online.checkpoints import (
-    check_identity,
-    check_state,
+    check_checkpoint,
     name_of,
     weights_checksum,
 )
@@ -557,12 +556,9 @@ class OnlineStream:
         state = self._state()
         return {"of": self._identity(), **state, "items": owned(state["items"])}
 
-    def _check(self, checkpoint: dict) -> None:
-        check_identity(checkpoint, self._identity())
-        check_state(checkpoint, self._state(), self._model, len(self._classes))
-
     def _restore(self, checkpoint: dict) -> None:
-        self._check(checkpoint)
+        new = {"of": self._identity(), **self._state()}
+        check_checkpoint(checkpoint, new, self._model)
         self._set_state({**checkpoint, "items": owned(checkpoint["items"])})
 
     def _identity(self) -> dict:
@@ -608,18 +604,3 @@ class OnlineStream:
         twin._beam = new_beam(self._chain, self._model.rule)
         twin._set_state(self._state())
         return twin
-
-
-def chain_of_stream(stream: OnlineStream) -> Any:
-    """Transitions, which the streams of one model share."""
-    return stream._chain
-
-
-def identity_of(stream: OnlineStream) -> dict:
-    """Fields that must be equal in the decoder that continues a checkpoint of the stream."""
-    return stream._identity()
-
-
-def check_checkpoint(stream: OnlineStream, checkpoint: dict) -> None:
-    """Raise an error unless the stream could continue the checkpoint."""
-    stream._check(checkpoint)
