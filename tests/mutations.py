@@ -345,7 +345,7 @@ FAULTS = [
     ("solvers/_search.py", "self.history.metric = None", "pass", "test_block_metric"),
     ("solvers/_block_metric.py", "self.is_free = is_free\n", "pass\n", "test_block_metric"),
     ("objectives/likelihood/label_curvature.py", "1 - size / np.maximum(weight, TINY)", "1 - size", "test_label_curvature"),
-    ("objectives/likelihood/label_curvature.py", "here[n + k] = w[n + k] + STEP", "here[n + k] = w[n + k] + 2 * STEP", "test_label_curvature"),
+    ("objectives/likelihood/label_curvature.py", "here[k] = w[k] + STEP", "here[k] = w[k] + 2 * STEP", "test_label_curvature"),
     ("objectives/likelihood/label_curvature.py", "rows.data / sizes[rows.indices]", "rows.data", "test_label_curvature"),
     ("solvers/_history.py", "c[i] += a[i] - b", "c[i] += a[i] + b", "test_solvers"),
     ("solvers/_reduced_history.py", "pairs[:, new] = self.pairs[:, old]", "pairs[:, new] = self.pairs[:, new]", "test_reduced_history"),

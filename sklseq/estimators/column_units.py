@@ -99,7 +99,10 @@ def _small(rows: Any, ridge: float, penalty: str) -> str:
 
 def _small_of_few(rows: Any, n: int, ridge: float, penalty: str) -> str:
     """Say the same of rows that are few, mostly zeros, or share n places: Σ |x_r|² ≤ n max²."""
-    stored = np.abs(rows.data) if sparse.issparse(rows) else _sizes(rows)
+    stored = rows.data if sparse.issparse(rows) else _sizes(rows)
+    if stored.min(initial=SMALL_OF_FEW) >= SMALL_OF_FEW:  # such as counts: without a copy
+        return ""
+    stored = np.abs(stored)
     if not (stored[stored > 0] < SMALL_OF_FEW).any():
         return ""
     sizes = _sizes(rows)

@@ -15,6 +15,8 @@ _vectors = load_kernel("sklseq.solvers._vectors")
 # Above this many weights pairs are stored in float32, which halves the memory traffic. Pairs affect
 # the search direction only; values, gradients and weights keep their type.
 LARGE = 1 << 16
+# Another thread takes part if each has this many numbers: a wake-up takes as long as 0.2 million.
+PER_THREAD = 1 << 18
 # Pairs are dropped if the cosine of s and y is smaller: they hold no curvature but rounding.
 LEAST_CURVATURE = 1e-10
 
@@ -44,7 +46,9 @@ class History:
         self.changes = np.zeros((memory, 0 if metric is None else len(metric.at)))
         self.is_known = np.zeros(memory, dtype=bool)
         self.threads = threads
-        self.spans = self.columns = spans(n, threads.n, align=512)  # for vectors, pairs
+        # For vectors, and for pairs.
+        self.spans = spans(n, min(threads.n, 1 + n // PER_THREAD), align=512)
+        self.columns = spans(n, min(threads.n, 1 + n * memory // PER_THREAD), align=512)
 
     def dot(self, a: np.ndarray, b: np.ndarray) -> float:
         """Inner product of two long vectors, in float64 and a fixed order."""

@@ -29,7 +29,7 @@ from sklseq.data.constraints import allowed_transitions
 from sklseq.estimators.crf.early_stopping import EarlyStopping
 from sklseq.estimators.sources.open_source import open_source
 from sklseq.estimators.sources.shards import read_content
-from sklseq.inference.chain.linear_chain import BATCH_ROWS
+from sklseq.inference.chain.linear_chain import MOST_BATCH_ROWS
 from sklseq.objectives.likelihood.sharded import add_sums, likelihood_of, sum_of_shard
 from tests.objectives.test_partial import options, partial_labels, problem_of
 from tests.sample_data import make_data, make_sparse_data
@@ -299,7 +299,7 @@ def test_decoding_given_some_labels(model):
         best = max(scores, key=scores.get)
         assert_array_equal(paths[s], model.classes_[list(best)])
         assert_allclose(proba[s], marginals / marginals[0].sum(), atol=1e-10)
-    n = 1 + BATCH_ROWS // int(potentials.offsets[-1])  # more than a block
+    n = 1 + MOST_BATCH_ROWS // int(potentials.offsets[-1])  # more than a block
     many = model.predict_proba([X[1], *X * n], known=[known[1], *known * n])
     for a, b in zip(many, [proba[1], *proba * n]):
         assert_allclose(a, b, rtol=1e-12)

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 
 from sklseq import CRFTagger, Sequences
+from sklseq.inference.chain.linear_chain import BATCH_ROWS
 from sklseq.objectives.likelihood import label_curvature as module
 from sklseq.objectives.likelihood.label_curvature import label_curvature
 from tests.objectives.test_partial import problem_of
@@ -99,3 +101,17 @@ def test_threads_find_the_same_blocks(model):
     assert n == 3 == len(f.buffers)
     for one, several in zip(*found):
         assert_array_equal(one, several)
+
+
+@pytest.mark.parametrize("n_labels", [1, 3, 9, 40])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_blocks_of_the_sample_fit_into_the_buffers(n_labels, n):
+    rng = np.random.default_rng(n_labels)
+    for mean in 3, 300, 3000:
+        lengths = rng.integers(1, 2 * mean, 40_000 // mean)
+        X = Sequences(sparse.csr_matrix((lengths.sum(), 1)), np.cumsum([0, *lengths]))
+        y = [rng.integers(n_labels, size=length) for length in lengths]
+        _, _, f = problem_of(CRFTagger(), X, y, n=n)
+        sizes = [len(block.y) for block in f.blocks(BATCH_ROWS)]
+        assert sum(sizes) == lengths.sum()
+        assert max(sizes) <= min(len(buffer.e) for buffer in f.buffers)

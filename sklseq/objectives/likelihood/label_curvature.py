@@ -4,9 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sklseq._lib.threads import BufferPool
 from sklseq._lib.tiny import TINY
 from sklseq.data.sequences import Sequences
-from sklseq.objectives.likelihood.likelihood import LogLikelihood
+from sklseq.inference.chain.linear_chain import BATCH_ROWS, Transitions
+from sklseq.objectives.likelihood.likelihood import Block, LogLikelihood, ThreadBuffers
 from sklseq.objectives.scores.design import _linear, without_zeros
 from sklseq.objectives.scores.score_map import ScoreMap, Weights
 
@@ -119,30 +121,42 @@ def _with_chain(found: LabelCurvature, first: int, chain: np.ndarray) -> LabelCu
 
 def _chain_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> np.ndarray:
     # Hessian of the chain weights: differences of the gradient of some sequences.
-    n, c = f.scores.n_state, f.scores.n_weights - f.scores.n_state
-    blocks = [block for run in f.runs for block in run]
+    scores, c = f.scores, f.scores.n_weights - f.scores.n_state
+    blocks = f.blocks(BATCH_ROWS)
     blocks = blocks[:: max(1, min(c // PASSES, len(blocks) // 2))]
-    W, here, H = f.scores.design.weights(f.scores.state(w)), w.copy(), np.empty((c, c))
-    before = _chain_gradient(f, W, w, blocks)
-    for k in range(c):
-        here[n + k] = w[n + k] + STEP
-        H[k] = (_chain_gradient(f, W, here, blocks) - before) / STEP
-        here[n + k] = w[n + k]
+    W, here, chains = scores.design.weights(scores.state(w)), w.copy(), [scores.chain(w)]
+    for k in range(scores.n_state, scores.n_weights):
+        here[k] = w[k] + STEP
+        chains.append(scores.chain(here))
+        here[k] = w[k]
+    buffers = iter(f.buffers)
+    pool = BufferPool(lambda: next(buffers))
+
+    def count(block: Block) -> np.ndarray:
+        with pool.buffer() as work:
+            return _expected_counts(f, W, chains, block, work)
+
+    counts = sum(f.threads.map(count, blocks))
+    H = (counts[1:] - counts[0]) / STEP
     values, vectors = np.linalg.eigh((H + H.T) / 2)
     H = (vectors * np.maximum(values, 0)) @ vectors.T  # negative values are errors
-    return H * (X.n_rows / max(sum(b.last - b.first for b in blocks), 1))
+    return H * (X.n_rows / max(sum(len(block.y) for block in blocks), 1))
 
 
-def _chain_gradient(f: LogLikelihood, W, w: np.ndarray, blocks: list) -> np.ndarray:
-    # Expected counts of transitions, first and last labels in some blocks.
-    scores, work = f.scores, f.buffers[0]
-    chain, counts = scores.chain(w), np.zeros_like(w)
-    work.clear()
-    for block in blocks:
+def _expected_counts(
+    f: LogLikelihood, W, chains: list[Transitions], block: Block, work: ThreadBuffers
+) -> np.ndarray:
+    # Expected counts of transitions, first and last labels in a block, a row for each chain.
+    scores, counts = f.scores, np.empty((len(chains), f.scores.n_weights - f.scores.n_state))
+    padded = np.empty(scores.n_weights)
+    for chain, row in zip(chains, counts):
+        work.forget()
+        work.ends[:] = 0
         f.residuals(W, chain, block, work)
-    start, end = work.ends[:, : scores.n_labels]
-    scores.store_chain(counts, work.pairwise_sum(chain), start, end)
-    return counts[scores.n_state :].astype(np.float64)
+        start, end = work.ends[:, : scores.n_labels]
+        scores.store_chain(padded, work.pairwise_sum(chain), start, end)
+        row[:] = padded[scores.n_state :]
+    return counts
 
 
 def _sizes(scores: ScoreMap, features: np.ndarray) -> np.ndarray:
@@ -156,7 +170,7 @@ def _sampled(f: LogLikelihood, X: Sequences, w: np.ndarray) -> tuple[np.ndarray,
     # Numbers of some rows, and weight · p (1 - p) of their labels.
     scores = f.scores
     chain, W, work = scores.chain(w), scores.design.weights(scores.state(w)), f.buffers[0]
-    all_blocks, rows, p = [block for run in f.runs for block in run], [], []
+    all_blocks, rows, p = f.blocks(BATCH_ROWS), [], []
     wanted = min(ROWS, ROOM // scores.n_labels)
     if n_in_blocks(scores.n_features, scores.n_labels) < scores.n_features:
         wanted = min(wanted, max(SOME_ROWS, X.n_rows // PART))

@@ -14,6 +14,7 @@ from sklseq.data.sequences import row_positions
 from sklseq.inference.chain.linear_chain import (
     Transitions,
     Workspace,
+    batch_rows,
     check_paths,
     row_blocks,
 )
@@ -251,9 +252,10 @@ class LogLikelihood(SumOfParts):
         super().__init__(scores, l2, threads)
         self.y, self.offsets, self.weights = y, offsets, weights
         self.log_z, self.observed_score = np.zeros((2, len(weights)))
-        blocks = [self._block(a, b) for a, b in row_blocks(offsets)]
+        blocks = self.blocks(batch_rows(scores.width, len(y), threads.n))
         plain = scores.features is None and scores.pairs is None
-        shared = [plain and threads.share(offsets, x) for x in row_blocks(offsets)]
+        cuts = ((x.sequences.start, x.sequences.stop) for x in blocks)
+        shared = [plain and threads.share(offsets, cut) for cut in cuts]
         self.runs = self._runs(blocks)
         self.shared = [block for block, several in zip(blocks, shared) if several]
         self.unshared = self._runs([x for x, several in zip(blocks, shared) if not several])
@@ -273,6 +275,10 @@ class LogLikelihood(SumOfParts):
 
     def _runs(self, blocks: list[Block]) -> list[list[Block]]:
         return runs_of(blocks, [block.last - block.first for block in blocks], self.threads.n)
+
+    def blocks(self, n_rows: int) -> list[Block]:
+        """The sequences in blocks of about ``n_rows``, at least BATCH_ROWS."""
+        return [self._block(a, b) for a, b in row_blocks(self.offsets, n_rows)]
 
     def _block(self, a: int, b: int) -> Block:
         first, last = int(self.offsets[a]), int(self.offsets[b])

@@ -9,7 +9,7 @@ import numpy as np
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import PathCheck
 from sklseq.data.labels import cut_rows
-from sklseq.inference.chain.linear_chain import BATCH_ROWS
+from sklseq.inference.chain.linear_chain import batch_rows
 from sklseq.objectives.likelihood.likelihood import (
     Hessian,
     LogLikelihood,
@@ -99,7 +99,8 @@ class ShardedLogLikelihood(SumOfParts):
     ):
         super().__init__(scores, l2, threads)
         self.shards, self.max_bytes = shards, max_bytes
-        n_rows = max(shards.summary.longest, BATCH_ROWS)
+        most = batch_rows(scores.width, shards.summary.n_rows, threads.n)
+        n_rows = max(shards.summary.longest, most)
         self.buffers = [ThreadBuffers(n_rows, scores) for _ in range(threads.n)]
         self.kept: dict[int, LogLikelihood] = {}
         self.n_reads = 0

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from sklseq._lib.threads import BufferPool, Threads, in_parts
+from sklseq._lib.threads import BufferPool, Threads, in_parts, n_threads
 from sklseq.data.labels import cut_rows
 from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import Sequences, check_finite
@@ -21,6 +21,7 @@ from sklseq.inference.chain.large_scores import (
 from sklseq.inference.chain.linear_chain import (
     Transitions,
     Workspace,
+    batch_rows,
     best_paths,
     check_paths,
     row_blocks,
@@ -113,7 +114,8 @@ class ScoredRows:
     ):  # fmt: skip
         self.X, self.design, self.W, self.weights = X, design, W, weights
         self.allowed, self.n_jobs = allowed, n_jobs
-        self.runs = row_blocks(X.offsets)
+        rows = batch_rows(W.shape[1], X.n_rows, n_threads(n_jobs))
+        self.runs = row_blocks(X.offsets, rows)
         self.most_rows = int(max((X.offsets[b] - X.offsets[a] for a, b in self.runs), default=0))
 
     def best_paths(self, keep: Callable) -> None:
