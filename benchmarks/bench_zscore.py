@@ -1,7 +1,7 @@
 """The z-score's figures: the paper's two tables and its figure, and CoNLL-2000 beside the CRF.
 
-    python benchmarks/bench_zscore.py [table1] [figure1] [table2] [weights] [kappa] [separate]
-        [refine] [kernels] [chunking] [warm]
+    python benchmarks/bench_zscore.py [table1] [figure1] [table2] [weights] [search] [kappa]
+        [separate] [refine] [kernels] [chunking] [warm]
 
 Ricci, De Bie, Cristianini (2007), §6. Columns MM, MM(H) and perceptron are HMSVMTagger's.
 Real data is found through SKLSEQ_DATA (`conll2000/`, `conll2002/`, `ocr-letters/`, ...);
@@ -19,7 +19,7 @@ from _common import fit_seconds, folder, header, row, shape_features, window_fea
 from _corpora import corpus, letters
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import KFold, ShuffleSplit
+from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 from threadpoolctl import threadpool_limits
 
 from sklseq import CRFTagger, HMSVMTagger, ZScoreTagger, ZScoreTaggerCV
@@ -346,6 +346,34 @@ def searched_model(model, X, y):
     return spent, ZScoreTagger(l2=model.l2_, transition_weight=model.transition_weight_, **chosen)
 
 
+SEARCHED = {"conll2002": 1_000, "ud-english-ewt": 1_000, "ocr-letters": 1_500}  # sequences
+
+
+def search(n_jobs):
+    """ZScoreTaggerCV beside GridSearchCV: the same grid of 3 x 5, five folds, token accuracy."""
+    grid = {"l2": [0.1, 0.3, 1.0], "transition_weight": [0.03, 0.05, 0.07, 0.1, 0.15]}
+    folds = {"cv": KFold(5, shuffle=True, random_state=0)}
+    print("\n### ZScoreTaggerCV and GridSearchCV, 3 x 5 values, 5 folds (processor seconds)\n")
+    header("data", "ZScoreTaggerCV", "GridSearchCV", "ratio", "chosen", "by the grid")
+    for name, n in SEARCHED.items():
+        if folder(name) is None:
+            print(f"(no {name}/ under SKLSEQ_DATA)")
+            continue
+        X, y = corpus(name, n)
+        own = ZScoreTaggerCV(
+            l2s=grid["l2"], transition_weights=grid["transition_weight"], n_jobs=n_jobs, **folds
+        )
+        tagger = ZScoreTagger(transitions="information", n_jobs=n_jobs)
+        times = []
+        for model in (own, GridSearchCV(tagger, grid, **folds)):
+            began = process_time()
+            model.fit(X, y)
+            times.append(process_time() - began)
+        ratio, chosen = times[1] / times[0], f"{own.l2_:g}, {own.transition_weight_:g}"
+        best = ", ".join(f"{value:g}" for value in model.best_params_.values())
+        row(name, *(f"{t:.2f}" for t in times), f"{ratio:.1f}", chosen, best)
+
+
 def kappa(n_jobs):
     """The default transition weight, by folds of the training sequences that weights() has."""
     kappas = [0.03, 0.05, 0.07, 0.1, 0.15]
@@ -577,6 +605,7 @@ PARTS = {
     "figure1": lambda a: figure1(a.runs),
     "table2": lambda a: table2(a.n_jobs),
     "weights": lambda a: weights(a.n_jobs),
+    "search": lambda a: search(a.n_jobs),
     "kappa": lambda a: kappa(a.n_jobs),
     "separate": lambda a: separate(a.n_jobs),
     "refine": lambda a: refine(a.n_jobs),

@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV
 from sklseq import CRFTagger, Sequences, ZScoreTagger, ZScoreTaggerCV
 from sklseq._lib.inverse_root import InverseRoot
 from sklseq._lib.threads import Threads
-from sklseq.estimators.zscore import zscore_problem as _zscore_problem
+from sklseq.estimators.zscore import ridge_systems
 from sklseq.estimators.zscore.separate import FreeSystem, _differences
 from sklseq.inference import sample as sample_paths
 from sklseq.inference import viterbi
@@ -787,13 +787,13 @@ def test_single_precision_is_used_and_gives_way(seed, precise, monkeypatch):
     rows = sparse.random(400, 150, 0.05, "csr", random_state=rng)
     offsets, y = np.arange(0, 401, 20), rng.integers(0, 3, 400)
     used = []
-    system_of = _zscore_problem.EliminatedRidge
+    system_of = ridge_systems.EliminatedRidge
 
-    def recorded(sample, ridge, threads, dtype):
+    def recorded(sample, ridge, threads, dtype, kinds):
         used.append(dtype)
         return system_of(sample, ridge, threads, dtype, frequent=20)
 
-    monkeypatch.setattr(_zscore_problem, "EliminatedRidge", recorded)
+    monkeypatch.setattr(ridge_systems, "EliminatedRidge", recorded)
     if not precise:  # as if what was left were far more than iterations believed
         finish = system_of.finish
         monkeypatch.setattr(system_of, "finish", lambda self, V: 1 + finish(self, V))
@@ -819,13 +819,13 @@ def test_single_precision_is_not_tried_where_columns_are_too_alike_for_it(monkey
     alike = rows.copy()
     alike.data *= 1 + 1e-5 * rng.normal(size=alike.nnz)
     X = Sequences(sparse.hstack([rows, alike], format="csr"), np.arange(0, 401, 20))
-    used, finish = [], _zscore_problem.EliminatedRidge.finish
+    used, finish = [], ridge_systems.EliminatedRidge.finish
 
     def recorded(self, V):
         used.append(self.dtype)
         return finish(self, V)
 
-    monkeypatch.setattr(_zscore_problem.EliminatedRidge, "finish", recorded)
+    monkeypatch.setattr(ridge_systems.EliminatedRidge, "finish", recorded)
     paper_tagger(solver="cg", l2=1e-12).fit(X, np.split(rng.integers(0, 3, 400), 20))
     assert used == [np.float64]
 

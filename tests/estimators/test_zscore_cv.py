@@ -10,10 +10,18 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, KFold
 
 from sklseq import Sequences, ZScoreTagger, ZScoreTaggerCV
-from sklseq.estimators.zscore import zscore_cv, zscore_problem
+from sklseq._lib.threads import Threads
+from sklseq.estimators.zscore import zscore_cv
+from sklseq.estimators.zscore.ridge_systems import RidgeSystems
 from sklseq.metrics import SCORERS, token_accuracy
-from sklseq.objectives.zscore.moments import ChainWeights, decompose
-from tests.objectives.test_moments import enumerate_moments, labelings, make_sample, random_cost
+from sklseq.objectives.zscore.moments import ChainWeights, Sample, decompose
+from tests.objectives.test_moments import (
+    enumerate_moments,
+    labelings,
+    make_sample,
+    make_text,
+    random_cost,
+)
 from tests.sample_data import make_data
 
 SAME = {"rtol": 1e-8, "atol": 1e-9}
@@ -215,15 +223,56 @@ def test_folds_are_the_default_where_rows_and_features_are_many(monkeypatch):
     assert np.abs(each - folds).max() > 0
 
 
+@pytest.mark.parametrize("kind", ["ones", "values", "repeated entries", "dense"])
+@pytest.mark.parametrize("solver", ["cg", "direct"])
+@pytest.mark.parametrize("ridges", [[30.0, 3.0, 0.3, 0.03], [10.0, 9.99, 9.99, 1.0], [1.0, 1e-16]])
+def test_systems_of_several_ridges_are_those_of_each(kind, solver, ridges):
+    sample = make_text(3, kind)
+    if kind == "dense":
+        sample = sample._replace(rows=sample.rows.toarray())
+    tagger, kept = ZScoreTagger(solver=solver, tol=1e-11, max_iter=2_000), np.arange(1, 66, 3)
+    systems = RidgeSystems(tagger, sample, several=True, kept=kept)
+    with Threads(1) as threads:
+        for ridge in ridges:
+            system, result = systems.solve(ridge, threads)
+            single, alone = RidgeSystems(tagger, sample).solve(ridge, threads)
+            tolerance = {"rtol": 1e-6, "atol": 1e-8} if ridge > 1e-9 else {"rtol": 0, "atol": 1e-4}
+            expected = single.weights(np.eye(3))[[*kept, -2, -1]]
+            assert_allclose(system.weights(np.eye(3), kept), expected, **tolerance)
+            weights = sample.row_weights
+            found, expected = (one.training_scores(weights) for one in (system, single))
+            assert_allclose(found, expected, **tolerance)
+            assert result.converged == alone.converged
+
+
+def test_systems_start_from_those_of_larger_ridges():
+    rng = np.random.default_rng(0)
+    word = np.minimum(rng.zipf(1.3, 6_000) - 1, 3_000)
+    rows = sparse.csr_matrix((np.ones(12_000), np.c_[word, np.roll(word, 1) + 3_001].ravel(),
+                              np.arange(0, 12_001, 2)), (6_000, 6_002))  # fmt: skip
+    y = (word % 5 + (rng.random(6_000) < 0.2)).astype(np.int32)
+    sample = Sample(rows, np.arange(0, 6_001, 10), y, np.ones(600), 6)
+    tagger, counts = ZScoreTagger(solver="cg", tol=1e-6), []
+    line, last = (RidgeSystems(tagger, sample, several=True) for _ in range(2))
+    with Threads(1) as threads:
+        for ridge in (3.0, 1.0, 0.3, 0.1, 0.03):
+            last.solved = last.solved[-1:]
+            ways = line, last, RidgeSystems(tagger, sample)
+            counts.append([way.solve(ridge, threads)[1].n_iter for way in ways])
+    assert len(set(counts[0])) == 1
+    by_line, by_last, alone = np.sum(counts[1:], axis=0)
+    assert by_line < by_last < alone
+
+
 def test_systems_that_are_not_solved_are_named(monkeypatch):
     X, y = make_data(0, n=20)
-    factorise = zscore_problem._factorise
+    solve = RidgeSystems.solve
 
-    def unsolved(tagger, sample, ridge, threads, start=None):
-        system, result = factorise(tagger, sample, ridge, threads)
+    def unsolved(self, ridge, threads):
+        system, result = solve(self, ridge, threads)
         return system, result._replace(converged=ridge > 1)
 
-    monkeypatch.setattr(zscore_problem, "_factorise", unsolved)
+    monkeypatch.setattr(RidgeSystems, "solve", unsolved)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         ZScoreTaggerCV(l2s=[0.01, 0.1, 1.0], cv=3).fit(X, y)

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from sklseq import ZScoreTagger
 from sklseq._lib.threads import Threads
-from sklseq.estimators.zscore.zscore_problem import _solve_rows
+from sklseq.estimators.zscore.ridge_systems import RidgeSystems
 from sklseq.objectives.zscore.moments import Sample, extended_rows
 
 # Errors in scores of training rows, as a multiple of tol. One iteration's gain bounds what is left
@@ -90,7 +90,8 @@ def exact_solution(sample: Sample, ridge: float) -> tuple[np.ndarray, np.ndarray
 def solution_of(sample: Sample, ridge: float, tol: float) -> np.ndarray | None:
     """What conjugate gradients find; None if a warning is due."""
     with Threads(1) as threads:
-        system, result = _solve_rows(ZScoreTagger(solver="cg", tol=tol), sample, ridge, threads)
+        systems = RidgeSystems(ZScoreTagger(solver="cg", tol=tol), sample)
+        system, result = systems.solve(ridge, threads)
         return system.weights(np.eye(sample.n_labels)) if result.converged else None
 
 

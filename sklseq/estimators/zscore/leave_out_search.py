@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklseq.data.labels import cut_rows
 from sklseq.data.sequences import Sequences
 from sklseq.estimators.folds import read_number
-from sklseq.estimators.zscore.part import Part, decode
+from sklseq.estimators.zscore.part import Part, decode, rows_of
 from sklseq.estimators.zscore.zscore_problem import ZScoreProblem
 from sklseq.objectives.zscore.leave_out import LeaveOut
 from sklseq.objectives.zscore.moments import PairRule
@@ -55,6 +55,8 @@ class LeaveOutSearch:
         None: generalised cross-validation.
     weighted : bool
         Whether the scorer takes weights of sequences.
+    plain : bool
+        Whether the scorer is that of the fraction of rows with the right label.
 
     Attributes
     ----------
@@ -64,19 +66,28 @@ class LeaveOutSearch:
 
     def __init__(
         self, problem: ZScoreProblem, l2s: np.ndarray, rules: list[PairRule],
-        scorer: Callable[..., float] | None, weighted: bool,
+        scorer: Callable[..., float] | None, weighted: bool, plain: bool,
     ):  # fmt: skip
         self.problem, self.source = problem, problem.source
         self.l2s, self.rules = l2s, rules
         self.scorer, self.weighted, self.unconverged = scorer, weighted, set()
-        labels = self.source.classes[self.source.codes].tolist()
-        self.labels = list(cut_rows(labels, self.source.X.offsets))
+        self.plain = plain
 
-    def _score(self, found: list[list], sequences: np.ndarray) -> float:
-        source = self.source
-        truth = [self.labels[s] for s in sequences]
-        weights = {"sample_weight": source.weights[sequences]} if self.weighted else {}
-        return read_number(self.scorer(Answers(found), source.X[sequences], truth, **weights))
+    def _score_of(self, sequences: np.ndarray) -> Callable[[np.ndarray], float]:
+        # Function from label codes of the rows of these sequences to the score.
+        source, X = self.source, self.source.X[sequences]
+        truth = source.codes[rows_of(source.X, sequences)]
+        weights = source.weights[sequences] if self.weighted else np.ones(len(sequences))
+        of_rows = np.repeat(weights, X.lengths)
+        if self.plain:
+            return lambda codes: float(np.average(codes == truth, weights=of_rows))
+
+        def labels(codes: np.ndarray) -> list[list]:
+            return list(cut_rows(source.classes[codes].tolist(), X.offsets))
+
+        given = {"sample_weight": weights} if self.weighted else {}
+        right = labels(truth)
+        return lambda codes: read_number(self.scorer(Answers(labels(codes)), X, right, **given))
 
     def each_sequence(self) -> np.ndarray:
         """Scores of shape (n_l2s, n_rules), each sequence left out, in closed form."""
@@ -99,15 +110,15 @@ class LeaveOutSearch:
             sample._replace(offsets=offsets, weights=sample.weights[used]), self.problem.cost,
             solve_dense, None if space is None else space.gram,
         )  # fmt: skip
-        scores = np.empty((len(self.l2s), len(self.rules)))
+        scores, score = np.empty((len(self.l2s), len(self.rules))), self._score_of(used)
         for i, l2 in enumerate(self.l2s):
             if self.scorer is None:
                 scores[i] = -leave_out.gcv(l2)
                 continue
             left = list(leave_out.scores(l2))
             for j, rule in enumerate(self.rules):
-                found = [decode(self.problem, one, rule).tolist() for one in left]
-                scores[i, j] = self._score(found, used)
+                found = [decode(self.problem, one, rule) for one in left]
+                scores[i, j] = score(np.concatenate(found))
         return scores
 
     def folds(self, folds: list) -> np.ndarray:
@@ -120,7 +131,7 @@ class LeaveOutSearch:
         return np.mean(scores, axis=0)
 
     def _fold(self, train: np.ndarray, test: np.ndarray) -> np.ndarray:
-        part, offsets = Part(self.problem, train, test), self.source.X[test].offsets
+        part, score = Part(self.problem, train, test), self._score_of(test)
         scores = np.empty((len(self.l2s), len(self.rules)))
         for i in np.argsort(-self.l2s, kind="stable"):
             l2 = self.l2s[i]
@@ -128,6 +139,5 @@ class LeaveOutSearch:
             if not part.converged:
                 self.unconverged.add(float(l2))
             for j, rule in enumerate(self.rules):
-                labels = decode(part.problem, left, rule, offsets)
-                scores[i, j] = self._score(list(cut_rows(labels.tolist(), offsets)), test)
+                scores[i, j] = score(part.decode(left, rule))
         return scores

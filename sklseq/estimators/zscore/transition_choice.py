@@ -5,7 +5,7 @@ from sklearn.base import clone
 
 from sklseq.data.sequences import Sequences
 from sklseq.estimators.sources.source import RowSource
-from sklseq.estimators.zscore.part import Part, decode
+from sklseq.estimators.zscore.part import Part
 from sklseq.estimators.zscore.zscore_problem import ZScoreProblem, resolve_l2
 from sklseq.objectives.zscore.moments import PairRule
 
@@ -44,12 +44,10 @@ def losses(problem: ZScoreProblem, train: np.ndarray, test: np.ndarray) -> np.nd
     """Losses of shape (n_rules, n_rows) on the sequences ``test``, trained on ``train``."""
     part = Part(problem, train, test)
     left = part.left_out(resolve_l2(problem.tagger, problem.sample.n_labels))
-    classes, offsets = problem.source.classes, problem.source.X[test].offsets
     rows = part.rows(test)
     truth, weights = problem.sample.y[rows], problem.sample.row_weights[rows]
-    cost = 1.0 - np.eye(len(classes)) if problem.cost is None else problem.cost
-    found = (np.searchsorted(classes, decode(part.problem, left, r, offsets)) for r in RULES)
-    return np.array([weights * cost[truth, codes] for codes in found])
+    cost = 1.0 - np.eye(problem.sample.n_labels) if problem.cost is None else problem.cost
+    return np.array([weights * cost[truth, part.decode(left, rule)] for rule in RULES])
 
 
 def _folds(problem: ZScoreProblem) -> list[tuple[np.ndarray, np.ndarray]]:

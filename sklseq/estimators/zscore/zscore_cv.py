@@ -232,12 +232,13 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
         tagger = ZScoreTagger(**shared)
         weighted = {} if sample_weight is None else {"sample_weight": source.weights}
         is_weighted = bool(scorer_weights(scorer, weighted))
+        plain = self.scoring in (None, "token_accuracy")
         each = scorer is None or self._leaves_out_each(source)
         rules = [PairRule(self.transitions, weight) for weight in weights]
         folds, scores = None if each else self._folds(source, groups), []
         for gamma in gammas:
             problem = ZScoreProblem(tagger.set_params(gamma=gamma), source)
-            search = LeaveOutSearch(problem, l2s, rules, scorer, is_weighted)
+            search = LeaveOutSearch(problem, l2s, rules, scorer, is_weighted, plain)
             scores.append(search.each_sequence() if each else search.folds(folds))
             self._warn_unconverged(search)
         g, i, j = _best(np.array(scores), gammas, l2s, weights)

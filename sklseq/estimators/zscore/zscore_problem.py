@@ -3,9 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
-from sklseq._lib.callbacks import iteration_hook
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints, resolve_constraints
 from sklseq.data.sequences import row_positions
@@ -14,15 +12,15 @@ from sklseq.estimators.label_losses import resolve_loss
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_magnitude, read_class_weight
 from sklseq.estimators.zscore.kernel_space import KernelSpace
+from sklseq.estimators.zscore.ridge_systems import (
+    DIRECTLY,
+    RidgeSystems,
+    conjugate_gradients,
+    is_direct,
+)
 from sklseq.estimators.zscore.separate import FreeSystem, PathSystem, separate
 from sklseq.inference.chain.linear_chain import as_generator
-from sklseq.objectives.zscore.elimination import EliminatedRidge
-from sklseq.objectives.zscore.factorised import (
-    CentredRows,
-    FactorisedRidge,
-    solve_sums,
-    sum_products,
-)
+from sklseq.objectives.zscore.factorised import solve_sums, sum_products
 from sklseq.objectives.zscore.kernel_ridge import KernelRidge
 from sklseq.objectives.zscore.moments import (
     ChainWeights,
@@ -33,7 +31,6 @@ from sklseq.objectives.zscore.moments import (
     combine,
     count_chain,
     decompose,
-    extended_rows,
     loss_multiplier,
     score_moments,
     score_products,
@@ -43,18 +40,8 @@ from sklseq.objectives.zscore.moments import (
 )
 from sklseq.objectives.zscore.path_moments import AllowedMoments, AllowedPaths, SampledMoments
 from sklseq.objectives.zscore.programs import DynamicPrograms, count_programs
-from sklseq.objectives.zscore.regression import RidgeSystem
-from sklseq.solvers import SolverResult, cg, solve_dense
+from sklseq.solvers import SolverResult, solve_dense
 
-FACTORISED = 2_000  # largest number of dense columns for which a factorisation may replace "cg"
-# Least ridge, as a fraction of the largest column, for which the stopping rule of conjugate
-# gradients is reliable: their error is at most tol times the root of the condition number.
-WELL_CONDITIONED = 1e-3
-DIRECT = 1_000  # features up to which solver="auto" factorises
-ATTAINABLE = 1e-8  # least relative residual that is tested in float64
-TOL_OF_FLOAT32 = 1e-4  # least tol for which conjugate gradients on sparse rows use float32
-# Result reported for a factorisation.
-DIRECTLY = SolverResult(np.zeros(0), 0.0, 1, True, [1.0, 0.0], "direct")
 # The default ridge is l2 = min(1, FEW_LABELS / n_labels): that of the regression of labels on rows,
 # 2 · n_labels · l2, is then 8 for any number of labels from 4.
 FEW_LABELS = 4
@@ -109,11 +96,11 @@ class ZScoreProblem:
     cost : ndarray of shape (n_labels, n_labels), or None
     rule : PairRule
         Transitions.
-    start : ndarray or None
-        Solution of the linear system with another ridge, from which conjugate gradients start.
+    systems : RidgeSystems or None
+        Linear systems, if several ridges share them.
     """
 
-    start: np.ndarray | None = None
+    systems: RidgeSystems | None = None
 
     def __init__(self, tagger: Any, source: RowSource, gram: np.ndarray | None = None):
         X, classes = source.X, source.classes
@@ -154,7 +141,7 @@ class ZScoreProblem:
         elif self.space is not None:
             solution = _solve_kernel(tagger, sample, self.cost, self.rule, self.space)
         elif self.is_closed_form:
-            solution = _solve_free(tagger, sample, self.cost, self.rule, self.start)
+            solution = _solve_free(tagger, sample, self.cost, self.rule, self.systems)
         else:
             solution = _solve_paths(tagger, sample, self.trained, self.cost)
         return self._separate(solution) if tagger.separate else solution
@@ -263,25 +250,21 @@ def is_free(allowed: Constraints) -> bool:
     return all(mask.all() for mask in allowed)
 
 
-def _is_direct(tagger, n_columns: int) -> bool:
-    return tagger.solver == "direct" or (tagger.solver == "auto" and n_columns <= DIRECT)
-
-
 # ------------------------------------------------------------------ free labels
 
 
 def _solve_free(
-    tagger, sample: Sample, cost, rule: PairRule, start: np.ndarray | None = None
+    tagger, sample: Sample, cost, rule: PairRule, systems: RidgeSystems | None = None
 ) -> Solution:
     L, l2 = sample.n_labels, resolve_l2(tagger, sample.n_labels)
     with Threads(tagger.n_jobs) as threads:
-        solve = _factorise if _is_direct(tagger, sample.rows.shape[1]) else _solve_rows
-        system, result = solve(tagger, sample, 2 * L * l2, threads, start)
+        kept = systems.kept if systems else None
+        system, result = (systems or RidgeSystems(tagger, sample)).solve(2 * L * l2, threads)
         statistics = Statistics(None, None, None, *count_chain(sample))
         scores = system.training_scores(sample.row_weights)
         products = score_products(scores, sample.y, sample.row_weights)
         maximum = combine(products, statistics, cost, l2, rule)
-        weights = stack_weights(system.weights(maximum.mix), maximum.pairs)
+        weights = stack_weights(system.weights(maximum.mix, kept), maximum.pairs)
     z = maximum.zscore
     if rule.kind != "covariance":
         z = free_zscore(sample, statistics, cost, scores @ maximum.mix, maximum.pairs)
@@ -318,45 +301,6 @@ def solve_statistics(
     return Solution(weights, maximum.multiplier, z, DIRECTLY, maximum.transition_weight)
 
 
-def _factorise(_, sample: Sample, ridge: float, threads: Threads, start=None):
-    extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
-    system = FactorisedRidge(CentredRows(extended, sample.row_weights), sample, ridge)
-    return system, DIRECTLY
-
-
-def _solve_rows(tagger, sample: Sample, ridge: float, threads: Threads, start=None):
-    if ridge > 0 and sparse.issparse(sample.rows):
-        return _solve_eliminated(tagger, sample, ridge, threads, start)
-    extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
-    rows = CentredRows(extended, sample.row_weights)
-    system = RidgeSystem(rows, sample.y, sample.n_labels, ridge)
-    # Conjugate gradients do not separate nearly equal columns.
-    alike = ridge * system.preconditioner.min() < WELL_CONDITIONED
-    if alike and extended.shape[1] <= FACTORISED:
-        return _factorise(tagger, sample, ridge, threads)
-    result = _conjugate_gradients(tagger, system, system.gradient)
-    system.finish(result.w)
-    return system, result
-
-
-def _solve_eliminated(tagger, sample: Sample, ridge: float, threads: Threads, start=None):
-    # Use float32 if it is precise enough. The residual is then recomputed from the solution, as
-    # iterations only update it.
-    tol = float(tagger.tol)
-    for dtype in [np.float32, np.float64] if tol >= TOL_OF_FLOAT32 else [np.float64]:
-        system = EliminatedRidge(sample, ridge, threads, dtype)
-        if dtype == np.float32 and system.inverse.least < (np.finfo(dtype).eps / tol) ** 2:
-            continue
-        result = _conjugate_gradients(tagger, system, system.gradient, start)
-        left = system.finish(result.w)
-        if result.message == "max_iter" or left <= 2 * tol:
-            break
-    if result.converged and not left <= 2 * max(tol, ATTAINABLE):
-        history = [*result.history, left]
-        result = result._replace(converged=False, message="precision", history=history)
-    return system, result
-
-
 # ------------------------------------------------------------------ other paths
 
 
@@ -366,10 +310,10 @@ def _solve_paths(tagger, sample: Sample, allowed: Constraints, cost) -> Solution
     if cost is not None:
         sides.append(moments.loss_covariance(cost))
     B = np.stack(sides, axis=1)
-    if tagger.moments == "dp" or _is_direct(tagger, len(B)):
+    if tagger.moments == "dp" or is_direct(tagger, len(B)):
         result = solve_dense(moments.matrix(), B, moments.ridge)
     else:
-        result = _conjugate_gradients(tagger, moments, B)
+        result = conjugate_gradients(tagger, moments, B)
     w, multiplier = result.w[:, 0], 1.0
     if cost is not None:
         with_loss = result.w[:, 1]
@@ -389,20 +333,6 @@ def _path_moments(tagger, sample: Sample, allowed: Constraints):
         rng = as_generator(tagger.random_state)
         return SampledMoments(sample, ridge, allowed, int(tagger.n_paths), rng)
     return AllowedMoments(sample, ridge, allowed)
-
-
-def _conjugate_gradients(tagger, system, sides: np.ndarray, start=None) -> SolverResult:
-    def report(k: int, error: float, _: np.ndarray) -> bool:
-        if tagger.verbose:
-            print(f"[{type(tagger).__name__}] iteration {k}: error {error:.2e}")
-        return after_iteration(k, error, None)
-
-    after_iteration = iteration_hook(tagger)
-
-    return cg(
-        system, sides, preconditioner=system.preconditioner, tol=float(tagger.tol),
-        max_iter=int(tagger.max_iter), callback=report, start=start,
-    )  # fmt: skip
 
 
 def check_programs(sample: Sample, allowed: Constraints, cost) -> None:

@@ -35,10 +35,119 @@ class Entries(NamedTuple):
     def squares(self) -> np.ndarray:
         return np.square(self.data, dtype=float) if len(self.data) else np.ones(len(self.indices))
 
+    def of_rows(self, chosen: np.ndarray) -> "Entries":
+        """The entries of the rows where ``chosen`` is True; all entries must be one."""
+        counts = np.diff(self.indptr)
+        indptr = np.append(0, np.cumsum(counts[chosen])).astype(self.indptr.dtype)
+        return Entries(indptr, self.indices[np.repeat(chosen, counts)], self.data)
+
 
 def n_frequent(nnz: int, n_labels: int) -> int:
     """Number of columns to factorise: that costs about as much as a few products with all rows."""
     return min(FREQUENT, int((WORTH * nnz * n_labels) ** (1 / 3)))
+
+
+class ColumnKinds:
+    """Columns by how often they occur: H, R and O of :class:`EliminatedRidge`.
+
+    They are the same for all ridges, but for negligible ones.
+
+    Parameters
+    ----------
+    sample : Sample
+        With sparse rows.
+    ridge : float
+    dtype
+        Of products.
+    frequent : int, optional
+        Columns of H beside the indicators; by default :func:`n_frequent`, and all without a zero
+        up to 2000.
+
+    Attributes
+    ----------
+    numbers : list of ndarray
+        Numbers of the columns of H, R and O.
+    frequent, once : Entries
+        H with the two indicators and a column of ones, and O.
+    rest : SparseRows
+        R.
+    squares : ndarray of shape (n_rows,)
+        Sums of the squares of O.
+    """
+
+    def __init__(self, sample: Sample, ridge: float, dtype, frequent: int | None = None):
+        rows, weights = sample.rows, sample.row_weights
+        self.n_labels, self.dtype = sample.n_labels, np.dtype(dtype)
+        n_rows, self.n_columns = rows.shape
+        counts = np.bincount(rows.indices, minlength=self.n_columns)
+        order = np.argsort(-counts, kind="stable")
+        n_seen, n_shared, n_full = (int((counts > k).sum()) for k in (0, 1, n_rows - 1))
+        if frequent is None:
+            frequent = max(n_frequent(rows.nnz, self.n_labels), min(n_full, FREQUENT))
+        cuts = (0, min(frequent, n_shared), n_shared, n_seen)
+        self.largest = 0.0  # weighted square that O may have, where H has room for O
+        if n_seen <= FREQUENT:
+            once = counts[rows.indices] == 1
+            squares = np.square(rows.data[once]) * np.repeat(weights, np.diff(rows.indptr))[once]
+            self.largest = float(squares.max(initial=0))
+        self.merged = self._is_faint(ridge)
+        if self.merged:
+            cuts = (0, n_seen, n_seen, n_seen)
+        self.numbers = [order[a:b] for a, b in zip(cuts[:-1], cuts[1:])]
+        self._pack(rows, sample.offsets, counts)
+        squares = self.once.squares()
+        self.squares = np.bincount(self.once.owners(), squares, minlength=n_rows)
+        self.constant: np.ndarray | None = None
+
+    def _is_faint(self, ridge: float) -> bool:
+        # Without O, rows of weight d are rounding of others, though no less than the ridge.
+        return ridge < FAINT * self.largest
+
+    def serve(self, ridge: float, dtype) -> bool:
+        """Whether the kinds are the same for this ridge."""
+        return self.dtype == dtype and self.merged == self._is_faint(ridge)
+
+    def gram(self, d: np.ndarray) -> np.ndarray:
+        """The lower triangle of HᵀdH, where all entries are one.
+
+        The sum over rows without O, whose weight does not depend on the ridge, is kept.
+        """
+        varies = self.squares > 0
+        if self.constant is None:
+            n = len(self.numbers[0]) + 3
+            self.constant, self.varying = np.zeros((n, n)), self.frequent.of_rows(varies)
+            _linear.weighted_gram(*self.frequent.of_rows(~varies), d[~varies], self.constant)
+        gram = self.constant.copy()
+        _linear.weighted_gram(*self.varying, d[varies], gram)
+        return gram
+
+    def _pack(self, rows, offsets: np.ndarray, counts: np.ndarray) -> None:
+        n_rows, data = rows.shape[0], values_unless_ones(rows, np.float64)
+        first, last, _ = row_positions(offsets)
+        flags = np.ones((n_rows, 3), dtype=np.uint8)
+        flags[last, 0] = flags[first, 1] = 0
+        self.frequent = self._take(rows, data, self.numbers[0], counts, flags)
+        data = data.astype(self.dtype, copy=False)
+        R, self.once = (self._take(rows, data, chosen, counts, None) for chosen in self.numbers[1:])
+        matrix = sparse.csr_matrix(
+            (R.data if len(R.data) else np.ones(len(R.indices), self.dtype), R.indices, R.indptr),
+            shape=(n_rows, len(self.numbers[1])),
+        )
+        packed = Sequences(matrix, np.array([0, n_rows], dtype=np.int64))
+        self.rest = SparseRows(packed, _chain.padded_width(self.n_labels), self.dtype)
+        self.numbers[1] = self.numbers[1][self.rest.order]
+
+    def _take(self, rows, data, chosen, counts, flags) -> Entries:
+        number = np.full(self.n_columns, -1, dtype=np.int32)
+        number[chosen] = np.arange(len(chosen), dtype=np.int32)
+        size = int(counts[chosen].sum()) + (0 if flags is None else int(flags.sum()))
+        taken = Entries(
+            np.empty(len(rows.indptr), dtype=rows.indptr.dtype),
+            np.empty(size, dtype=np.int32),
+            np.empty(size if len(data) else 0, dtype=data.dtype),
+        )
+        _linear.take_columns(rows.indptr, rows.indices, data, number, *taken, flags, len(chosen))
+        return taken
 
 
 class EliminatedRidge:
@@ -69,8 +178,9 @@ class EliminatedRidge:
     ridge, threads, dtype
         ``dtype`` is that of products; float32 needs half the memory traffic.
     frequent : int, optional
-        Columns of H beside the indicators; by default :func:`n_frequent`, and all without a zero
-        up to 2000.
+        As of :class:`ColumnKinds`.
+    kinds : ColumnKinds, optional
+        That serve this ridge; for several ridges of the same rows.
 
     Attributes
     ----------
@@ -84,65 +194,23 @@ class EliminatedRidge:
 
     def __init__(
         self, sample: Sample, ridge: float, threads: Threads, dtype=np.float64,
-        frequent: int | None = None,
+        frequent: int | None = None, kinds: ColumnKinds | None = None,
     ):  # fmt: skip
         self.y, self.n_labels, self.ridge, self.threads = sample.y, sample.n_labels, ridge, threads
-        self.dtype, self.width = np.dtype(dtype), _chain.padded_width(sample.n_labels)
-        self._split(sample.rows, sample.offsets, sample.row_weights, frequent)
+        self.kinds = kinds or ColumnKinds(sample, ridge, dtype, frequent)
+        self.dtype, self.width = self.kinds.dtype, self.kinds.rest.width
+        self.columns = self.kinds.numbers
+        self.frequent, self.rest = self.kinds.frequent, self.kinds.rest
         self._reduce(sample.row_weights)
         self._shift()
-        self._factorise()
+        self._factorise(shares=kinds is not None)
         self._right_hand_side()
 
     # ------------------------------------------------------------------ set-up
 
-    def _split(self, rows, offsets: np.ndarray, weights, frequent: int | None) -> None:
-        # Columns by how often they occur: H and R by frequency, then O.
-        n_rows, self.n_columns = rows.shape
-        counts = np.bincount(rows.indices, minlength=self.n_columns)
-        order = np.argsort(-counts, kind="stable")
-        n_seen, n_shared, n_full = (int((counts > k).sum()) for k in (0, 1, n_rows - 1))
-        if frequent is None:
-            frequent = max(n_frequent(rows.nnz, self.n_labels), min(n_full, FREQUENT))
-        cuts = (0, min(frequent, n_shared), n_shared, n_seen)
-        if n_seen <= FREQUENT:
-            # Without O, rows of weight d are rounding of others, though no less than the ridge.
-            once = counts[rows.indices] == 1
-            squares = np.square(rows.data[once]) * np.repeat(weights, np.diff(rows.indptr))[once]
-            if self.ridge < FAINT * squares.max(initial=0):
-                cuts = (0, n_seen, n_seen, n_seen)
-        self.columns = [order[a:b] for a, b in zip(cuts[:-1], cuts[1:])]
-        data = values_unless_ones(rows, np.float64)
-        first, last, _ = row_positions(offsets)
-        flags = np.ones((n_rows, 3), dtype=np.uint8)
-        flags[last, 0] = flags[first, 1] = 0
-        self.frequent = self._take(rows, data, self.columns[0], counts, flags)
-        data = data.astype(self.dtype, copy=False)
-        R, self.once = (self._take(rows, data, chosen, counts, None) for chosen in self.columns[1:])
-        matrix = sparse.csr_matrix(
-            (R.data if len(R.data) else np.ones(len(R.indices), self.dtype), R.indices, R.indptr),
-            shape=(n_rows, len(self.columns[1])),
-        )
-        packed = Sequences(matrix, np.array([0, n_rows], dtype=np.int64))
-        self.rest = SparseRows(packed, self.width, self.dtype)
-        self.columns[1] = self.columns[1][self.rest.order]
-
-    def _take(self, rows, data, chosen, counts, flags) -> Entries:
-        number = np.full(self.n_columns, -1, dtype=np.int32)
-        number[chosen] = np.arange(len(chosen), dtype=np.int32)
-        size = int(counts[chosen].sum()) + (0 if flags is None else int(flags.sum()))
-        taken = Entries(
-            np.empty(len(rows.indptr), dtype=rows.indptr.dtype),
-            np.empty(size, dtype=np.int32),
-            np.empty(size if len(data) else 0, dtype=data.dtype),
-        )
-        _linear.take_columns(rows.indptr, rows.indices, data, number, *taken, flags, len(chosen))
-        return taken
-
     def _reduce(self, weights: np.ndarray) -> None:
         # Row weights d.
-        squares = np.bincount(self.once.owners(), self.once.squares(), minlength=len(weights))
-        self.d = weights * self.ridge / (self.ridge + weights * squares)
+        self.d = weights * self.ridge / (self.ridge + weights * self.kinds.squares)
         self.scales = self.d.astype(self.dtype)[:, None]
 
     def _shift(self) -> None:
@@ -167,13 +235,17 @@ class EliminatedRidge:
             spread = squares - np.square(sums) / self.d.sum()
             constant = spread <= self.d.sum() * np.square(CONSTANT * self.shifts)
             values[(constant & (self.shifts != 0))[entry]] = 0
+            H = H._replace(data=H.data.copy())
             H.data[candidates] = values
         self.frequent = H._replace(data=H.data.astype(self.dtype, copy=False))
 
-    def _factorise(self) -> None:
+    def _factorise(self, shares: bool) -> None:
         n = len(self.columns[0])
-        gram = np.zeros((n + 3, n + 3))
-        _linear.weighted_gram(*self.frequent, self.d, gram)
+        if shares and not len(self.frequent.data):
+            gram = self.kinds.gram(self.d)
+        else:
+            gram = np.zeros((n + 3, n + 3))
+            _linear.weighted_gram(*self.frequent, self.d, gram)
         # The indicators are columns of ones here, and of 1 / √L in X̃: their ridge is L times that.
         self.sizes = np.ones((n + 2, 1))
         self.sizes[n:] = self.n_labels**-0.5
@@ -328,20 +400,29 @@ class EliminatedRidge:
         scores[np.arange(len(self.y)), self.y] += 1
         return scores
 
-    def weights(self, mix: np.ndarray) -> np.ndarray:
-        """The solution times an (n_labels, n_labels) matrix: (n_columns + 2, n_labels)."""
-        L, (frequent, rest, once) = self.n_labels, self.columns
-        out = np.zeros((self.n_columns + 2, L))
+    def weights(self, mix: np.ndarray, kept: np.ndarray | None = None) -> np.ndarray:
+        """The solution times an (n_labels, n_labels) matrix.
+
+        Of shape (n_columns + 2, n_labels), or those of the columns ``kept`` and the last two.
+        """
+        L, n = self.n_labels, self.kinds.n_columns
+        place = np.arange(n) if kept is None else np.full(n, -1)
+        if kept is not None:
+            n = len(kept)
+            place[kept] = np.arange(n)
+        frequent, rest, once = (place[columns] for columns in self.columns)
+        out = np.zeros((n + 2, L))
         of_frequent = self.of_frequent[:-1, :L] @ mix
         of_frequent /= self.sizes
-        out[frequent], out[-2:] = of_frequent[:-2], of_frequent[-2:]
+        _put(out, frequent, of_frequent[:-2])
+        out[-2:] = of_frequent[-2:]
         for a, b in spans(len(rest), 1 + len(rest) // BLOCK):
-            out[rest[a:b]] = self.of_rest[a:b] @ mix
+            _put(out, rest[a:b], self.of_rest[a:b] @ mix)
         self._fill_once(out, once, mix / self.ridge)
         return out
 
     def _fill_once(self, out: np.ndarray, columns: np.ndarray, mix: np.ndarray) -> None:
-        indptr, indices, values = self.once
+        indptr, indices, values = self.kinds.once
         for a in range(0, len(self.y), BLOCK):
             ends = indptr[a : a + BLOCK + 1]
             entries = slice(ends[0], ends[-1])
@@ -349,4 +430,10 @@ class EliminatedRidge:
             left = np.repeat(left, np.diff(ends), axis=0)
             if len(values):
                 left *= values[entries, None]
-            out[columns[indices[entries]]] = left
+            _put(out, columns[indices[entries]], left)
+
+
+def _put(out: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
+    # out[places] = values, but for places of -1.
+    known = places >= 0
+    out[places[known]] = values[known]

@@ -153,9 +153,13 @@ class SolvedRows:
         """X̃ V, whatever the weights of rows."""
         return self.scores
 
-    def weights(self, mix: np.ndarray) -> np.ndarray:
-        """The solution times an (n_labels, n_labels) matrix."""
-        return self.solution @ mix
+    def weights(self, mix: np.ndarray, kept: np.ndarray | None = None) -> np.ndarray:
+        """The solution times an (n_labels, n_labels) matrix.
+
+        Of all columns, or of the columns ``kept`` and the last two.
+        """
+        solution = self.solution if kept is None else self.solution[np.append(kept, [-2, -1])]
+        return solution @ mix
 
 
 class FactorisedRidge(SolvedRows):
@@ -169,10 +173,11 @@ class FactorisedRidge(SolvedRows):
         Of X̃.
     sample : Sample
     ridge : float
+    statistics : Statistics
+        :func:`centred_statistics` of these.
     """
 
-    def __init__(self, rows: CentredRows, sample: Sample, ridge: float):
-        statistics = centred_statistics(rows, sample)
+    def __init__(self, rows: CentredRows, sample: Sample, ridge: float, statistics: Statistics):
         self.inverse = inverse = inverse_of_rows(rows, statistics.gram, ridge)
         V, mV = inverse.solve(statistics.observed, statistics.labels)
         for _ in range(0 if inverse.inverse.N.size else CORRECTIONS):
