@@ -5,13 +5,17 @@ from scipy import linalg
 from scipy.optimize import nnls
 
 from sklseq._lib.column_sizes import column_sizes
+from sklseq._lib.cpu import load_kernel
 from sklseq._lib.tiny import TINY
 from sklseq.solvers._result import SolverResult
+
+_exchange = load_kernel("sklseq.solvers._exchange")
 
 # Eigenvalues below this fraction of the largest are treated as zero.
 RANK = 1e-12
 # A ridge below this fraction of the largest diagonal entry is within the rounding error.
 TRUSTED = 1e-10
+UNIT = 1e-12  # difference from 1 of the diagonal of K that is rounding
 PIVOTS = 30  # sets of active constraints tried by block pivoting
 SLACK = 1e-10  # allowed violation of a constraint, as a fraction of the largest right-hand side
 DEPENDENT = 1e-10  # squared distance of a row of length 1 from the span of others that counts as 0
@@ -19,7 +23,6 @@ DEPENDENT = 1e-10  # squared distance of a row of length 1 from the span of othe
 # length 1 and distances above DEPENDENT, and constraints that contradict each other are not always
 # dependent by then.
 UNBOUNDED = 1e30
-SPARE = 32  # rows by which an array of active constraints grows
 EXCHANGES = 20  # steps of the dual method per constraint; more show that rounding prevents an end
 
 
@@ -90,10 +93,12 @@ def least_distance(
     Mathematics of Computation 63.
     """
     size = np.sqrt(np.maximum(np.diag(K), TINY))
-    K, scaled = K / np.outer(size, size), h / size
+    if np.abs(size - 1).max(initial=0) > UNIT:
+        K = K / np.outer(size, size)
+    scaled = h / size
     a = _pivot(K, scaled, np.ones(len(h), dtype=bool) if active is None else active)
     if a is None:
-        a = _exchange(K, scaled, np.zeros(len(h)) if start is None else start * size)
+        a = _exchanges(K, scaled, np.zeros(len(h)) if start is None else start * size)
     if a is None:
         a = _nonnegative(K, scaled)
     return a if a is None else a / size
@@ -105,7 +110,8 @@ def _pivot(K: np.ndarray, h: np.ndarray, active: np.ndarray) -> np.ndarray | Non
     for _ in range(PIVOTS):
         a[:] = 0
         try:
-            factor = linalg.cho_factor(K[np.ix_(active, active)], check_finite=False)
+            block = K[np.ix_(active, active)].T  # in LAPACK's order, of which SciPy makes no copy
+            factor = linalg.cho_factor(block, check_finite=False, overwrite_a=True)
         except linalg.LinAlgError:
             return None
         a[active] = linalg.cho_solve(factor, h[active], check_finite=False)
@@ -117,97 +123,25 @@ def _pivot(K: np.ndarray, h: np.ndarray, active: np.ndarray) -> np.ndarray | Non
     return None
 
 
-def _exchange(K: np.ndarray, h: np.ndarray, start: np.ndarray) -> np.ndarray | None:
-    # Dual method of Goldfarb and Idnani: the most violated constraint becomes active. A step ends
-    # when it is satisfied, or when the multiplier of another constraint is 0, which then becomes
-    # inactive. At most as many constraints are active as x has components.
-    a = start.copy()
+def _exchanges(K: np.ndarray, h: np.ndarray, start: np.ndarray) -> np.ndarray | None:
+    # Dual method of Goldfarb and Idnani. At most as many constraints are active as x has
+    # components.
+    n, a, which = len(h), start.copy(), np.flatnonzero(start)
+    m, numbers, inverse = len(which), np.zeros(n, dtype=np.intp), np.zeros((n, n))
+    numbers[:m] = which
     try:
-        active = _Active(K, np.flatnonzero(start))
+        inverse[:m, :m] = linalg.inv(K[np.ix_(which, which)], check_finite=False)
     except linalg.LinAlgError:
         return None
-    largest, new = float(np.abs(h).max(initial=0)), -1
+    largest = float(np.abs(h).max(initial=0))
     least, most = SLACK * largest, UNBOUNDED * largest
-    for _ in range(EXCHANGES * len(h)):
-        if new < 0:
-            slack = K @ a - h
-            new = int(slack.argmin())
-            short = -slack[new]
-            if short <= least:
-                break
-        which = active.which
-        across = K[new, which]
-        r = active.solve(across)
-        left = K[new, new] - across @ r
-        with np.errstate(over="ignore"):  # r of rounding errors limits no step
-            ratios = np.divide(a[which], r, out=np.full(len(r), np.inf), where=r > 0)
-        full = short / left if left > DEPENDENT else np.inf
-        step = min(float(ratios.min(initial=np.inf)), full)
-        if step > most:
-            return None  # it contradicts a combination of the active constraints
-        a[which] = np.maximum(a[which] - step * r, 0)
-        a[new] += step
-        short -= step * left
-        if step == full:
-            active.add(new, r, left)
-            new = -1
-        else:
-            last = int(ratios.argmin())
-            a[which[last]] = 0
-            active.remove(last)
+    limits = least, most, DEPENDENT, EXCHANGES * n
+    K = np.ascontiguousarray(K)
+    if not _exchange.exchange(K, h, a, numbers, inverse, m, np.empty((2, n)), *limits):
+        return None
     slack = K @ a - h
     is_right = slack.min(initial=0) >= -least and np.abs(slack[a > 0]).max(initial=0) <= least
     return a if is_right else None
-
-
-class _Active:
-    """Numbers of active constraints, and the inverse of their part of K, changed by one at a time.
-
-    The inverse is the first block of a larger array, 0 elsewhere, so that no step allocates one.
-    """
-
-    def __init__(self, K: np.ndarray, which: np.ndarray):
-        self.n = len(which)
-        self.inverse = np.zeros((self.n + SPARE,) * 2, order="F")
-        self.numbers = np.zeros(len(self.inverse), dtype=np.intp)
-        self.numbers[: self.n] = which
-        block = linalg.inv(K[np.ix_(which, which)], check_finite=False)
-        self.inverse[: self.n, : self.n] = block
-
-    @property
-    def which(self) -> np.ndarray:
-        return self.numbers[: self.n]
-
-    def solve(self, column: np.ndarray) -> np.ndarray:
-        return self.inverse[: self.n, : self.n] @ column
-
-    def _update(self, column: np.ndarray, factor: float) -> None:
-        # inverse += factor · column columnᵀ, in place
-        padded = np.zeros(len(self.inverse))
-        padded[: len(column)] = column
-        linalg.blas.dger(factor, padded, padded, a=self.inverse, overwrite_a=1)
-
-    def add(self, number: int, r: np.ndarray, left: float) -> None:
-        """Make a constraint active: r = inverse k and left = K_nn - kᵀr for its column k of K."""
-        if self.n == len(self.inverse):
-            room = (0, SPARE)
-            self.inverse = np.asfortranarray(np.pad(self.inverse, room))
-            self.numbers = np.pad(self.numbers, room)
-        self.numbers[self.n] = number
-        self._update(r, 1 / left)
-        self.inverse[self.n, : self.n] = self.inverse[: self.n, self.n] = -r / left
-        self.inverse[self.n, self.n] = 1 / left
-        self.n += 1
-
-    def remove(self, place: int) -> None:
-        """Make the constraint at a place inactive; the last one takes its place."""
-        inverse, last = self.inverse, self.n - 1
-        self._update(inverse[: self.n, place], -1 / inverse[place, place])
-        inverse[place], inverse[:, place] = inverse[last], inverse[:, last]
-        inverse[place, place] = inverse[last, last]
-        inverse[last], inverse[:, last] = 0, 0
-        self.numbers[place] = self.numbers[last]
-        self.n = last
 
 
 def _nonnegative(K: np.ndarray, scaled: np.ndarray) -> np.ndarray | None:

@@ -56,7 +56,7 @@ class RidgeSystems:
             return self._factorise(ridge), DIRECTLY
         if ridge > 0 and sparse.issparse(sample.rows):
             return self._solve_eliminated(ridge, threads)
-        system = RidgeSystem(self._rows, sample.y, sample.n_labels, ridge)
+        system = RidgeSystem(self.rows, sample.y, sample.n_labels, ridge)
         # Conjugate gradients do not separate nearly equal columns.
         alike = ridge * system.preconditioner.min() < WELL_CONDITIONED
         if alike and sample.rows.shape[1] + 2 <= FACTORISED:
@@ -66,17 +66,19 @@ class RidgeSystems:
         return system, result
 
     @cached_property
-    def _rows(self) -> CentredRows:
+    def rows(self) -> CentredRows:
+        """X̃ less its means."""
         sample = self.sample
         extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
         return CentredRows(extended, sample.row_weights)
 
     @cached_property
-    def _statistics(self) -> Statistics:
-        return centred_statistics(self._rows, self.sample)
+    def statistics(self) -> Statistics:
+        """Sums over these."""
+        return centred_statistics(self.rows, self.sample)
 
     def _factorise(self, ridge: float) -> FactorisedRidge:
-        return FactorisedRidge(self._rows, self.sample, ridge, self._statistics)
+        return FactorisedRidge(self.rows, self.sample, ridge, self.statistics)
 
     def _solve_eliminated(
         self, ridge: float, threads: Threads

@@ -5,9 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.tiny import TINY
 from sklseq.data.sequences import row_positions
+from sklseq.estimators.zscore.ridge_systems import RidgeSystems
 from sklseq.inference import viterbi
-from sklseq.objectives.zscore.factorised import CentredRows, inverse_of_rows
+from sklseq.objectives.zscore.factorised import inverse_of_rows
 from sklseq.objectives.zscore.moments import (
     ChainWeights,
     Sample,
@@ -15,7 +17,6 @@ from sklseq.objectives.zscore.moments import (
     centred,
     count_chain,
     decompose,
-    extended_rows,
     pair_statistics,
     stack_weights,
     unstack_weights,
@@ -56,11 +57,10 @@ def _join(main: np.ndarray, pairs: np.ndarray) -> np.ndarray:
 class FreeSystem:
     """C + 2 · l2 for free labels, on flat (W, D) of :func:`decompose`."""
 
-    def __init__(self, sample: Sample, l2: float):
-        extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
-        self.shape = (extended.shape[1], sample.n_labels)
+    def __init__(self, systems: RidgeSystems, l2: float):
+        sample, rows = systems.sample, systems.rows
+        self.shape = (len(rows.means), sample.n_labels)
         self.direct = self.shape[0] <= DENSE
-        rows = CentredRows(extended, sample.row_weights)
         self.statistics = Statistics(None, None, rows.means, *count_chain(sample))
         self.observed = rows.label_sums(sample.y, sample.n_labels)
         self.observed += np.outer(rows.means, self.statistics.labels)
@@ -68,7 +68,7 @@ class FreeSystem:
         self.excess, self.variance = pair_statistics(self.statistics, l2)
         self.b = _join(centred(self.observed), self.excess)
         if self.direct:
-            self.inverse = inverse_of_rows(rows, rows.gram(), self.ridge)
+            self.inverse = inverse_of_rows(rows, systems.statistics.gram, self.ridge)
         else:
             self.regression = RidgeSystem(rows, sample.y, sample.n_labels, self.ridge)
 
@@ -87,8 +87,10 @@ class FreeSystem:
         return _join(main, np.zeros_like(self.excess))
 
     def solve(self, V: np.ndarray) -> np.ndarray:
+        """C⁻¹V, for columns (W, D) with W that sum to zero over labels."""
         n, L = self.shape
-        main = V[: n * L].reshape(n, -1)  # (columns of X̃, labels · right-hand sides)
+        # (columns of X̃, labels · right-hand sides), all labels but the last
+        main = V[: n * L].reshape(n, L, -1)[:, :-1].reshape(n, -1)
         if self.direct:
             main = self.inverse.solve(main, 0.0)[0]
         else:
@@ -98,7 +100,9 @@ class FreeSystem:
             )  # fmt: skip
             main = self.regression.solution_of(solved.w)
         pairs = V[n * L :] / self.variance if self.variance > 0 else 0 * V[n * L :]
-        return np.concatenate([L * main.reshape(n * L, -1), pairs])
+        main = L * main.reshape(n, L - 1, -1)
+        main = np.concatenate([main, -main.sum(axis=1, keepdims=True)], axis=1)
+        return np.concatenate([main.reshape(n * L, -1), pairs])
 
 
 class PathSystem:
@@ -197,18 +201,23 @@ class Program:
     """
 
     def __init__(self, system, with_loss: np.ndarray):
-        n = len(with_loss)
         self.system, self.with_loss = system, with_loss
-        self.G, self.solved = np.empty((0, n)), np.empty((0, n))  # rows g and C⁻¹g
+        # C⁻¹g for each g, in units in which the diagonal of K = GᵀC⁻¹G is 1, by rounds.
+        self.solved: list[np.ndarray] = []
         self.K, self.h, self.a = np.empty((0, 0)), np.empty(0), np.empty(0)
 
     def add(self, G: np.ndarray, h) -> None:
         """Add constraints, one for each row of G."""
         solved = self.system.solve(G.T).T
-        beside, corner = self.G @ solved.T, G @ solved.T
-        self.K = np.block([[self.K, beside], [beside.T, 0.5 * (corner + corner.T)]])
-        self.G, self.solved = np.vstack([self.G, G]), np.vstack([self.solved, solved])
-        self.h = np.concatenate([self.h, h + G @ self.with_loss])
+        size = np.sqrt(np.maximum(np.einsum("ij,ij->i", G, solved), TINY))[:, None]
+        G, solved, n, m = G / size, solved / size, len(self.h), len(G)
+        beside = np.concatenate([np.empty((0, m)), *(before @ G.T for before in self.solved)])
+        corner = G @ solved.T
+        K = np.empty((n + m, n + m))
+        K[:n, :n], K[:n, n:], K[n:, :n] = self.K, beside, beside.T
+        K[n:, n:] = 0.5 * (corner + corner.T)
+        self.K, self.solved = K, [*self.solved, solved]
+        self.h = np.concatenate([self.h, h / size[:, 0] + G @ self.with_loss])
 
     def solve(self) -> np.ndarray | None:
         """Return w; None if the constraints contradict each other."""
@@ -219,7 +228,9 @@ class Program:
         if a is None:
             return None
         self.a = a
-        return a @ self.solved - self.with_loss
+        ends = np.cumsum([len(solved) for solved in self.solved])[:-1]
+        parts = zip(np.split(a, ends), self.solved)
+        return sum(part @ solved for part, solved in parts) - self.with_loss
 
 
 def _violations(sample: Sample, allowed, weights: ChainWeights, margin: float) -> list:

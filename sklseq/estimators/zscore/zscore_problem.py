@@ -97,7 +97,7 @@ class ZScoreProblem:
     rule : PairRule
         Transitions.
     systems : RidgeSystems or None
-        Linear systems, if several ridges share them.
+        Linear systems, if several solutions share them.
     """
 
     systems: RidgeSystems | None = None
@@ -122,6 +122,8 @@ class ZScoreProblem:
         if not self.is_closed_form or tagger.separate:
             check_closed_form(tagger)
             self.rule = PairRule()
+        if tagger.separate:
+            self.systems = RidgeSystems(tagger, self.sample)
 
     @property
     def chooses_transitions(self) -> bool:
@@ -149,7 +151,7 @@ class ZScoreProblem:
     def _separate(self, solution: Solution) -> Solution:
         tagger, sample = self.tagger, self.sample
         if self.is_closed_form:
-            system = FreeSystem(sample, resolve_l2(tagger, sample.n_labels))
+            system = FreeSystem(self.systems, resolve_l2(tagger, sample.n_labels))
         else:
             system = PathSystem(_path_moments(tagger, sample, self.trained))
         start, rounds = solution.weights, int(tagger.max_iter)
