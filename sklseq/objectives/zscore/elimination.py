@@ -436,4 +436,7 @@ class EliminatedRidge:
 def _put(out: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
     # out[places] = values, but for places of -1.
     known = places >= 0
-    out[places[known]] = values[known]
+    if known.all():
+        out[places] = values
+    else:
+        out[places[known]] = values[known]
