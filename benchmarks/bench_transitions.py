@@ -273,7 +273,7 @@ def peers(n, commands):
         def report(program, time, iterations, objective, labels, more=more):
             percent = f"{100 * span_f1(y_test, labels):.2f}"
             name = " ".join(["B", *more])
-            row(name, program, f"{time:.1f}", iterations, f"{objective:.3f}", percent)
+            row(name, program, f"{time:.3g}", iterations, f"{objective:.3f}", percent)
 
         for name, program in found.items():
             for arguments in PEERS[name]:

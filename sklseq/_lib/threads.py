@@ -4,12 +4,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from multiprocessing import current_process
 from typing import Any, Self
 
 import numpy as np
 from joblib import effective_n_jobs, parallel_config
-from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
+from threadpoolctl import ThreadpoolController  # a dependency of scikit-learn
 
 from sklseq._lib.checks import is_number
 
@@ -36,6 +37,17 @@ def n_threads(n_jobs: int | None) -> int:
     # would answer 1, with a warning.
     with parallel_config("threading"):
         return effective_n_jobs(n_jobs)
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    # To find them takes as long as an evaluation of a small objective.
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> AbstractContextManager:
+    """Context in which BLAS has one thread."""
+    return _libraries().limit(limits=1, user_api="blas")
 
 
 class Threads:
@@ -98,7 +110,7 @@ class Threads:
 
         The thread that starts the others must enter it, because only that thread can set the limit.
         """
-        return threadpool_limits(1, "blas") if self.n > 1 else nullcontext()
+        return one_blas_thread() if self.n > 1 else nullcontext()
 
     def __enter__(self) -> Self:
         return self

@@ -28,23 +28,20 @@ class History:
     (s_1 … s_m, y_1 … y_m, v), given the matrix of inner products (Chen, Wang, Zhou 2014): long
     vectors are read once for the products and once for the combination.
 
-    With ``metric``, the recursion starts from its inverse in place of the identity.
+    With a metric, see :meth:`use`, the recursion starts from its inverse in place of the identity.
     """
 
     has_whole_pairs = True  # s and y have entries for all weights
 
-    def __init__(
-        self, n: int, memory: int, dtype: np.dtype, threads: Threads,
-        metric: BlockMetric | None = None,
-    ):  # fmt: skip
+    def __init__(self, n: int, memory: int, dtype: np.dtype, threads: Threads):
         kept = np.float32 if n > LARGE else dtype
         self.pairs = np.zeros((2 * memory, n), dtype=kept)
-        self.memory, self.used, self.slot, self.metric = memory, 0, -1, metric
+        self.memory, self.used, self.slot = memory, 0, -1
         self.gram = np.zeros((2 * memory, 2 * memory))
         self.with_v = np.zeros(2 * memory + 1)  # the last one is v · v
+        self.metric: BlockMetric | None = None
         # B⁻¹ y - y of each pair with all weights free, where `is_known`.
-        self.changes = np.zeros((memory, 0 if metric is None else len(metric.at)))
-        self.is_known = np.zeros(memory, dtype=bool)
+        self.changes, self.is_known = np.zeros((memory, 0)), np.zeros(memory, dtype=bool)
         self.threads = threads
         # For vectors, and for pairs.
         self.spans = spans(n, min(threads.n, 1 + n // PER_THREAD), align=512)
@@ -98,11 +95,9 @@ class History:
     def forget(self) -> None:
         self.used, self.slot = 0, -1
 
-    def restart(self, metric: BlockMetric | None) -> None:
-        """Drop all pairs, and go on with another metric."""
-        self.forget()
-        self.metric = metric
-        self.changes = np.zeros((self.memory, 0 if metric is None else len(metric.at)))
+    def use(self, metric: BlockMetric) -> None:
+        """Go on with another metric."""
+        self.metric, self.changes = metric, np.zeros((self.memory, len(metric.at)))
         self.is_known[:] = False
 
     def unit_step(self) -> float:

@@ -61,7 +61,7 @@ def lbfgs(
     threads: Threads | None = None,
     callback: Callable[[int, float, np.ndarray], bool] | None = None,
     scale: np.ndarray | None = None,
-    metric: BlockMetric | None = None,
+    metric: BlockMetric | Callable[[], BlockMetric | None] | None = None,
     convexity: float = 0.0,
     gap: float = 0.0,
     pairs: list | None = None,
@@ -90,9 +90,9 @@ def lbfgs(
     scale : ndarray, optional
         Positive; the recursion works on ``scale · w``. Without it, the run stops far from the
         minimum if the curvatures of weights differ very much.
-    metric : BlockMetric, optional
+    metric : BlockMetric or callable() -> BlockMetric or None, optional
         Initial Hessian in ``scale · w``, in place of the identity, until the objective is half of
-        its first value.
+        its first value. The callable is called at the starting point if no stopping rule is met.
     convexity : float
         m such that objective - m/2 · ‖w‖² is convex too: the objective exceeds its minimum by at
         most ‖v‖² / 2m, where v is the subgradient of least norm.
@@ -136,9 +136,9 @@ def lbfgs(
         objective, w = Scaled(objective, scale), scale * w
         l1 = l1 / scale if l1 else 0.0
     if np.any(l1):
-        search = OrthantSearch(objective, w, l1, threads, metric)
+        search = OrthantSearch(objective, w, l1, threads)
     else:
-        search = Search(objective, w, threads, metric)
+        search = Search(objective, w, threads)
     units = 1.0 if scale is None else scale
     search.history.take_over(((units * s, y / units) for s, y in pairs or []), search.v)
     history = [search.value]
@@ -146,6 +146,8 @@ def lbfgs(
         gap = 0.0
     why_stop = partial(_why_stop, search, history, tol, convexity, gap, scale, n_before)
     message, next_check, models = why_stop(), 0, list(second_derivatives)
+    if not message:
+        search.use(metric() if callable(metric) else metric)
     for _ in range(max_iter):
         if message:
             break

@@ -51,18 +51,16 @@ ROUGHLY = 1e-3
 
 def l1_norm(w: np.ndarray, l1: float) -> float:
     """l1 · ‖w‖₁, in float64."""
-    return l1 * float(np.abs(w).sum(dtype=np.float64))
+    return l1 * float(np.abs(w).sum(dtype=np.float64)) if l1 else 0.0
 
 
 class OrthantSearch(Search):
     """A :class:`Search` by the method above; ``l1`` is a number, or one number per weight."""
 
-    def __init__(
-        self, objective, w: np.ndarray, l1, threads: Threads, metric: BlockMetric | None = None
-    ):
+    def __init__(self, objective, w: np.ndarray, l1, threads: Threads):
         self.l1 = np.ascontiguousarray(np.broadcast_to(l1, w.shape), dtype=np.float64)
         self.u, self.v = np.empty_like(w), np.empty_like(w)
-        super().__init__(objective, w, threads, metric)
+        super().__init__(objective, w, threads)
         self.sigma = max(float(np.sqrt(self.history.with_v[-1])), TINY)  # a step of length 1
 
     def evaluate(self, w: np.ndarray, gradient: np.ndarray) -> float:

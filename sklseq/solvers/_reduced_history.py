@@ -34,15 +34,18 @@ class ReducedHistory(History):
 
     has_whole_pairs = False
 
-    def __init__(
-        self, n: int, memory: int, dtype: np.dtype, threads: Threads,
-        metric: BlockMetric | None = None,
-    ):  # fmt: skip
+    def __init__(self, n: int, memory: int, dtype: np.dtype, threads: Threads):
         self.n, self.n_pushed, self.at = n, 0, np.zeros(0, dtype=np.intp)
-        self.of_metric = self.at if metric is None else metric.at
-        self.least = max(n // PART, len(self.of_metric))
-        super().__init__(self.least, memory, dtype, threads, deepcopy(metric))
+        self.of_metric, self.least, self.dtype = self.at, n // PART, dtype
+        super().__init__(self.least, memory, dtype, threads)
         self.spans = spans(n, threads.n, align=512)
+
+    def use(self, metric: BlockMetric) -> None:
+        """See :class:`History`; its weights are selected from the next selection on."""
+        self.of_metric, self.least = metric.at, max(self.least, len(metric.at))
+        super().use(deepcopy(metric))
+        if len(self.at):
+            self._keep(np.union1d(self.at, metric.at), self.dtype)
 
     def push(self, step, scale: float, gradient, previous, v) -> None:
         """See :class:`History`; renews the selection if the number of pairs is a power of 2."""

@@ -37,27 +37,29 @@ class Search:
     w : ndarray
         Starting point; overwritten.
     threads : Threads
-    metric : BlockMetric, optional
-        First guess of the Hessian, in place of the identity.
     """
 
-    def __init__(
-        self, objective, w: np.ndarray, threads: Threads, metric: BlockMetric | None = None
-    ):
+    def __init__(self, objective, w: np.ndarray, threads: Threads):
         self.objective, self.w = objective, w
         self.trial, self.g, self.g_old, self.p = (np.zeros_like(w) for _ in range(4))
         memory = MEMORY_OF_FEW if len(w) <= FEW else MEMORY
         kind = ReducedHistory if len(w) >= MANY else History
-        self.history = kind(len(w), memory, w.dtype, threads, metric)
+        self.history = kind(len(w), memory, w.dtype, threads)
         self.value = self.evaluate(w, self.g)
         if not np.isfinite(self.value):
             raise ValueError(
                 f"The objective is {self.value} at the starting point; "
                 "rescale the features so that scores stay below about 1e300."
             )
-        self.had_metric, self.stale = metric is not None, STALE * self.value
+        self.had_metric, self.stale = False, STALE * self.value
         self.v = self.steepest()
         self.history.with_v[-1] = self.history.dot(self.v, self.v)
+
+    def use(self, metric: BlockMetric | None) -> None:
+        """Take the metric as first guess of the Hessian here, in place of the identity."""
+        self.had_metric, self.stale = metric is not None, STALE * self.value
+        if metric is not None:
+            self.history.use(metric)
 
     def drop_stale_metric(self) -> None:
         """Drop the metric if the objective has fallen far below its value at the metric's point."""
@@ -125,7 +127,8 @@ class Search:
             return False
         best = self._best_along(p, FIRST_OF_MODEL, 0.0)
         if best > 0:
-            self.history.restart(metric)
+            self.history.forget()
+            self.history.use(metric)
             self.had_metric, self.stale = True, STALE * self.value
             self.move_along(p, best)
         return True

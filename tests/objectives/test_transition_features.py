@@ -16,6 +16,7 @@ from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.open_source import open_source
 from sklseq.objectives.likelihood import stochastic
 from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
+from sklseq.objectives.scores.row_entries import triple_support
 from sklseq.objectives.scores.transition_features import (
     TransitionFeatures,
     observed_triples,
@@ -198,6 +199,19 @@ def test_memory_is_that_of_weights_seen():
     _, weights = drawn(scores, 0)
     assert weights[1].nnz == n - n // 10
     assert f.buffers[0].entries.score.nbytes < 1e5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_triples_are_split(seed):
+    rng = np.random.default_rng(seed)
+    L, n_features = int(rng.integers(1, 6)), int(rng.integers(1, 8))
+    kept = rng.random(n_features * L * L) < rng.choice([0, 0.1, 0.5, 0.95, 1])
+    triples = np.flatnonzero(kept)
+    columns, (start, i, j) = triple_support(triples, L)
+    assert_array_equal(columns, np.unique(triples // L**2))
+    feature = np.repeat(columns, np.diff(start))
+    assert_array_equal((feature * L + i) * L + j, triples)
+    assert i.max(initial=0) < L > j.max(initial=0)
 
 
 def test_packing_is_the_inverse_of_unpacking():

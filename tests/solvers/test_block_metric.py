@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from sklseq import CRFTagger, CRFTaggerCV
@@ -63,7 +63,8 @@ def bfgs(H, pairs):
 def test_direction_starts_from_the_metric(seed, n_pairs, some):
     rng, n, memory = np.random.default_rng(seed), 15, 5
     metric, B = random_metric(rng, n)
-    history, pairs = History(n, memory, np.dtype(float), Threads(1), metric), []
+    history, pairs = History(n, memory, np.dtype(float), Threads(1)), []
+    history.use(metric)
     v, out = rng.normal(size=n), np.empty(n)
     history.with_v[-1] = v @ v
     for _ in range(n_pairs):
@@ -108,6 +109,20 @@ def test_the_hessian_itself_saves_iterations():
     assert steps[1] <= 8 < steps[0]
 
 
+@pytest.mark.parametrize("is_minimum", [False, True])
+def test_a_metric_is_made_for_the_first_step_only(is_minimum):
+    problem, made = LeastSquares(0, n=200, m=40), []
+    metric, _ = random_metric(np.random.default_rng(0), 40)
+    start = problem.solution() if is_minimum else problem.start()
+    at_once = lbfgs(problem, start.copy(), metric=metric, tol=1e-4, convexity=problem.ridge)
+    later = lbfgs(
+        problem, start.copy(), metric=lambda: made.append(1) or metric, tol=1e-4,
+        convexity=problem.ridge,
+    )  # fmt: skip
+    assert len(made) == (not is_minimum)
+    assert_array_equal(later.history, at_once.history)
+
+
 def test_a_metric_is_dropped_at_half_of_the_first_value(monkeypatch):
     # The objective starts at some 100 times its minimum.
     problem, used = LeastSquares(0, n=200, m=40), []
@@ -127,7 +142,8 @@ def test_each_pair_meets_the_metric_once(monkeypatch):
     metric, _ = random_metric(rng, 15)
     solved, change = [], metric.change
     monkeypatch.setattr(metric, "change", lambda z, *f: solved.append(len(z)) or change(z, *f))
-    history, out = History(15, 5, np.dtype(float), Threads(1), metric), np.empty(15)
+    history, out = History(15, 5, np.dtype(float), Threads(1)), np.empty(15)
+    history.use(metric)
     for _ in range(9):
         s, v = rng.normal(size=(2, 15))
         history.push(s, 1.0, s * rng.uniform(0.5, 2, size=15), np.zeros(15), v)

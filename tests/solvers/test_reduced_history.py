@@ -39,7 +39,9 @@ def test_direction_is_that_of_pairs_with_zeros(a_quarter, seed, n_threads, n_pai
     metric, B = random_metric(rng, n) if seed % 2 else (None, np.eye(n))
     of_metric = np.zeros(0, dtype=int) if metric is None else metric.at.copy()
     with Threads(n_threads) as threads:
-        history, pairs = ReducedHistory(n, memory, np.dtype(float), threads, metric), []
+        history, pairs = ReducedHistory(n, memory, np.dtype(float), threads), []
+        if metric is not None:
+            history.use(metric)
         v, out = rng.normal(size=n), np.empty(n)
         history.with_v[-1] = v @ v
         for k in range(1, n_pairs + 1):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn import get_config
-from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
-from sklseq._lib.threads import Threads
+from sklseq._lib.threads import Threads, one_blas_thread
 from sklseq.data.sequences import TRANSITION, Sequences
 from sklseq.estimators.crf.early_stopping import EarlyStopping
 from sklseq.estimators.crf.growing import Growth, first_set, solve_growing
@@ -275,23 +274,31 @@ def score_map(
 
 def descend(
     problem: CRFProblem, w=None, done: int = 0, scale: Any = 1.0,
-    curvature: LabelCurvature | None = None,
+    curvature: Callable[[], LabelCurvature | None] = lambda: None,
 ) -> SolverResult:  # fmt: skip
     """L-BFGS on all data, from ``w`` after ``done`` iterations of another solver.
 
-    ``scale`` multiplies the scale for the units of the features. ``curvature`` holds second
-    derivatives, without the penalty, with respect to some of the weights.
+    ``scale`` multiplies the scale for the units of the features. ``curvature`` returns
+    second derivatives at w, without the penalty, with respect to some of the weights.
     """
     if "lbfgs" not in problem.ran:
         problem.ran.append("lbfgs")
     units = problem.scores.scale(problem.l2)
     if units is not None or np.ndim(scale):
         scale = scale * (1.0 if units is None else units)
-    metric = None if curvature is None else _block_metric(curvature, scale, 2 * problem.l2)
+
+    def metric() -> BlockMetric | None:
+        if (found := curvature()) is None:
+            return None
+        stack.enter_context(one_blas_thread())
+        return _block_metric(found, scale, 2 * problem.l2)
+
     hessians = problem.source.row_curvature(problem.f)
     centred = None if hessians else problem.source.centred(problem.scores, problem.l2)
     # On matrices of 200 rows, BLAS threads took up to fifteen times the processor time of one.
-    with threadpool_limits(1, "blas") if metric is not None or hessians else nullcontext():
+    with ExitStack() as stack:
+        if hessians:
+            stack.enter_context(one_blas_thread())
         return lbfgs(
             problem.f, problem.start if w is None else w, l1=problem.l1, tol=problem.tol,
             max_iter=problem.max_iter - done, threads=problem.threads,
@@ -310,7 +317,7 @@ def run_lbfgs(problem: CRFProblem) -> SolverResult:
     """L-BFGS from the start, with scale and second derivatives if the problem has them."""
     if problem.scale is None:
         return descend(problem)
-    return descend(problem, scale=problem.scale, curvature=problem.curvature)
+    return descend(problem, scale=problem.scale, curvature=lambda: problem.curvature)
 
 
 def _block_metric(curvature: LabelCurvature, scale: Any, ridge: float) -> BlockMetric:
@@ -382,16 +389,21 @@ def run_adagrad(problem: CRFProblem, done: int = 0) -> SolverResult:
     # iterations are slower.)
     problem.scale = stochastic.metric() ** (2 / 3)
     del stochastic
-    problem.curvature = problem.source.curvature(problem.f, result.w)
-    if problem.curvature is None or problem.curvature.at.max(initial=0) < problem.scores.n_state:
+    if not problem.source.has_curvature_of_chain(problem.scores):
         chain = problem.scores.chain_part(problem.scale)
         np.minimum(chain, CHAIN_SCALE * problem.scale.min(), out=chain)
-    return _refine(problem, result, problem.scale, problem.curvature)
+
+    def curvature() -> LabelCurvature | None:
+        problem.curvature = problem.source.curvature(problem.f, result.w)
+        return problem.curvature
+
+    return _refine(problem, result, problem.scale, curvature)
 
 
 def _refine(
-    problem: CRFProblem, result: SolverResult, scale: Any = 1.0, curvature=None
-) -> SolverResult:
+    problem: CRFProblem, result: SolverResult, scale: Any = 1.0,
+    curvature: Callable[[], LabelCurvature | None] = lambda: None,
+) -> SolverResult:  # fmt: skip
     # Continue from an approximate result by L-BFGS until it is within tol.
     if result.converged or result.n_iter >= problem.max_iter:
         return result

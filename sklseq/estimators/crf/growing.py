@@ -70,9 +70,9 @@ def solve_growing(problem: Any, kept: np.ndarray) -> SolverResult:
         growth.train(left[0] * (1 - SHARE) if last else left[0])
         rest = growth.rest()
         ended = growth.n_iter >= problem.max_iter or growth.message == "callback"
-        if ended or (last and rest.sum() <= SHARE * problem.tol * abs(growth.value)):
+        if ended or (last and growth.gain <= SHARE * problem.tol * abs(growth.value)):
             del growth.part.f
-            return growth.result(rest)
+            return growth.result()
         left = left[1:] or left
         growth.add(rest, SHARE / 2 * left[0] * abs(growth.value))
 
@@ -93,9 +93,11 @@ class Growth:
         Values of all weights, 0 outside the set.
     value : float
         The objective, with all penalties.
+    gain : float
+        Bound of what training the weights outside the set can gain.
     """
 
-    value = np.inf
+    value = gain = np.inf
 
     def __init__(self, problem: Any, kept: np.ndarray):
         self.problem, self.kept, self.w = problem, kept, problem.start
@@ -104,14 +106,14 @@ class Growth:
         before, self.n_before = problem.growth, 0
         self.starts = before is None
         if before is None:
-            self.part = self._part(problem, np.zeros(0, dtype=np.intp))
+            self.part = self._part(problem)
         else:
             if before.part.pairs:
                 self.n_before = before.n_before + before.n_iter
-            self.part = self._part(before.part, before.at)
+            self.part = self._part(before.part)
 
-    def _part(self, before: Any, at: np.ndarray) -> Any:
-        # The problem of the set; continues ``before``, whose weights are at ``at``.
+    def _part(self, before: Any) -> Any:
+        # The problem of the set; continues ``before``, that of a smaller set.
         problem = self.problem
         part = copy(before)
         part.l1, part.l2, part.threads = problem.l1, problem.l2, problem.threads
@@ -122,9 +124,7 @@ class Growth:
         part.start = part.scores.new_vector()
         part.start[:] = self.w[self.at]
         if before is not problem:
-            place = np.zeros(len(self.w), dtype=np.intp)
-            place[self.at] = np.arange(len(self.at))
-            _move(part, before, place[at])
+            _move(part, before, before.scores.places_in(part.scores))
         report = Monitor(problem.tagger, part.attributes, part.value, None, ())
         part.report = lambda name, k, value, w: report(name, self.n_iter + k, value, w)
         return part
@@ -138,7 +138,6 @@ class Growth:
         self.n_iter += result.n_iter
         self.history += result.history if first else result.history[1:]
         self.converged, self.message = result.converged, result.message
-        self.w[:] = 0
         self.w[self.at] = result.w
 
     def rest(self) -> np.ndarray:
@@ -153,19 +152,20 @@ class Growth:
             np.square(part, out=part)
             part /= 4 * problem.l2
         rest[self.at] = 0
+        self.gain = float(rest.sum())
         return rest
 
     def add(self, rest: np.ndarray, allowed: float) -> None:
         """Add the weights of largest ``rest`` until that of the others sums to ``allowed``."""
         some = np.flatnonzero(rest > allowed / len(rest))  # the others sum to less
         some = some[np.argsort(rest[some])]
-        total = rest.sum() - rest[some].sum() + np.cumsum(rest[some])
+        total = self.gain - rest[some].sum() + np.cumsum(rest[some])
         self.kept[some[np.searchsorted(total, allowed, side="right") :]] = True
-        self.part = self._part(self.part, self.at)
+        self.part = self._part(self.part)
 
-    def result(self, rest: np.ndarray) -> SolverResult:
+    def result(self) -> SolverResult:
         """The result in all weights."""
-        missing = rest.sum() > SHARE * self.problem.tol * abs(self.value)
+        missing = self.gain > SHARE * self.problem.tol * abs(self.value)
         self.history[-1] = self.value
         converged = self.message == "callback" or (self.converged and not missing)
         return SolverResult(self.w, self.value, self.n_iter, converged, self.history, self.message)

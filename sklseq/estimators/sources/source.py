@@ -27,6 +27,7 @@ from sklseq.estimators.validation import read_sequences
 from sklseq.objectives.likelihood.gradient_plan import Plan
 from sklseq.objectives.likelihood.label_curvature import (
     LabelCurvature,
+    has_chain_block,
     label_curvature,
     n_in_blocks,
 )
@@ -126,8 +127,8 @@ class Source(AbstractContextManager):
         columns, state = np.flatnonzero(roles & TRANSITION), roles & STATE > 0
         pairs = support.pairs
         if not state.all():
-            pairs = np.arange(len(roles) * L) if pairs is None else pairs
-            pairs = pairs[state[pairs // L]]
+            has_weight = np.repeat(state, L)
+            pairs = np.flatnonzero(has_weight) if pairs is None else pairs[has_weight[pairs]]
         if all_pairs:
             triples = possible_triples(columns, support.transition)
         else:
@@ -157,6 +158,10 @@ class Source(AbstractContextManager):
 
     def has_curvature_of_all(self, scores: ScoreMap) -> bool:
         """Whether `curvature` has the weights of all features."""
+        return False
+
+    def has_curvature_of_chain(self, scores: ScoreMap) -> bool:
+        """Whether `curvature` has the weights of transitions, first and last labels."""
         return False
 
     def centred(self, scores: ScoreMap, l2: float) -> CentredColumns | None:
@@ -290,6 +295,9 @@ class RowSource(Source):
     def has_curvature_of_all(self, scores: ScoreMap) -> bool:
         n = scores.n_features
         return self.X.is_sparse and n_in_blocks(n, scores.n_labels) == n
+
+    def has_curvature_of_chain(self, scores: ScoreMap) -> bool:
+        return self.X.is_sparse and has_chain_block(scores)
 
     def centred(self, scores: ScoreMap, l2: float) -> CentredColumns | None:
         return centred_columns(scores, self.X.rows, l2)

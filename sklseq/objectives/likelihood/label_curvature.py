@@ -67,6 +67,12 @@ def n_in_blocks(n_features: int, n_labels: int) -> int:
     return min(most, int(np.sqrt(ROOM / n_labels)))
 
 
+def has_chain_block(scores: ScoreMap) -> bool:
+    """Whether there is a block for transitions, first and last labels."""
+    most = min(MOST_OF_CHAIN, n_in_blocks(scores.n_features, scores.n_labels))
+    return scores.features is None and scores.n_weights - scores.n_state <= most
+
+
 def label_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurvature:
     """Estimate blocks of the Hessian of ``f`` at w, without penalties, from a sample of rows.
 
@@ -100,8 +106,7 @@ def label_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurva
     at, slots = _places(f.scores, frequent)
     least = np.full(L, LEAST)
     found = LabelCurvature(at, slots, sizes[slots % len(frequent)], blocks, least)
-    c = f.scores.n_weights - f.scores.n_state
-    if f.scores.features is None and c <= min(MOST_OF_CHAIN, len(frequent)):
+    if has_chain_block(f.scores):
         return _with_chain(found, f.scores.n_state, _chain_curvature(f, X, w))
     return found
 

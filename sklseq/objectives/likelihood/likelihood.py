@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
@@ -79,7 +79,7 @@ class SumOfParts:
 
     residual: np.ndarray | None = None
     buffers: list[ThreadBuffers]
-    observed_triples: np.ndarray | None = None
+    observed_triples: Sequence[tuple[np.ndarray, np.ndarray]] = ()  # of each part
 
     def __init__(self, scores: ScoreMap, l2: float, threads: Threads):
         self.scores, self.l2, self.threads = scores, float(l2), threads
@@ -100,7 +100,7 @@ class SumOfParts:
         log_p, observed = sum(log_p), sum(observed)
         self._after_evaluation()
         if self.scores.features is not None:
-            self.observed_triples = sum(triples[1:], start=triples[0])  # not copied if alone
+            self.observed_triples = [one for part in triples for one in part]
         expected = sum(one.pairwise_sum(chain) for one in self.buffers)
         return self.store_gradient(expected - observed, w, gradient) - log_p
 
@@ -133,7 +133,9 @@ class SumOfParts:
             sums, *others = (one.entries.sums for one in buffers)
             for one in others:
                 sums += one
-            np.subtract(sums, self.observed_triples, out=scores.triples(gradient))
+            for at, counts in self.observed_triples:
+                sums[at] -= counts
+            scores.triples(gradient)[:] = sums
         # `finish` has added the gradient of the L2 penalty for state weights; the rest follows.
         rest, change = w[scores.n_state :], gradient[scores.n_state :]
         for a, b in spans(len(rest), PIECES):
@@ -294,7 +296,7 @@ class LogLikelihood(SumOfParts):
         self.observed, features, n = self._observed_counts(), self.scores.features, self.n_labelled
         if features is not None:
             given = self.offsets[: n + 1], self.y, self.weights[:n]
-            self.observed_triples = features.observed(*given)
+            self.observed_triples = [features.observed(*given)]
 
     def _observed_counts(self):
         n, y, L = self.n_labelled, self.y, self.scores.n_labels
@@ -450,6 +452,6 @@ class LogLikelihood(SumOfParts):
         for counts, score in zip(self.observed, (chain.score, chain.start, chain.end)):
             weights = score[(slice(L),) * score.ndim].astype(np.float64)
             total += float((counts * np.where(counts > 0, weights, 0)).sum())
-        if self.observed_triples is not None:
-            total += float(self.observed_triples @ chain.v.astype(np.float64, copy=False))
+        for at, counts in self.observed_triples:
+            total += float(counts @ chain.v[at].astype(np.float64, copy=False))
         return total

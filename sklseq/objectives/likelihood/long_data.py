@@ -65,8 +65,7 @@ class LongData(NamedTuple):
         L, n = len(self.summary.classes), len(self._table)
         column, pair = np.divmod(keys, n**2)
         triples = (column * L + pair // n) * L + pair % n
-        at = np.searchsorted(features.triples, triples)
-        found = np.append(features.triples, -1)[at] == triples
+        at, found = features.places_of(triples)
         found &= (pair // n < L) & (pair % n < L)
         observed = np.zeros(features.n_weights)
         observed[at[found]] = sums[found]

@@ -237,7 +237,8 @@ cdef class HingeBlocks:
     cdef double[::1] g                         # (n_slots,)
     cdef bint linked                           # whether rows have transition features
     cdef const long long[::1] link_indptr, first_weight
-    cdef const int[::1] link_indices, from_label, to_label
+    cdef const int[::1] link_indices
+    cdef const unsigned short[::1] from_label, to_label
     cdef const double[::1] link_data
     cdef double[::1] v, late_v
     cdef double[::1] counts                    # (n_triples,) scratch, 0

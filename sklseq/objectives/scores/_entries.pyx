@@ -18,6 +18,36 @@ from sklseq.inference.kernels._blocks cimport row_max
 from sklseq.objectives.scores._row_links cimport RowLinks, entries_of_row, row_links
 
 
+def split_triples(
+    const long long[::1] triples,            # (n,) of (f * n_labels + i) * n_labels + j, sorted
+    Py_ssize_t n_labels,
+    long long[::1] columns,                  # OUT  each f
+    long long[::1] start,                    # OUT  its first triple; one longer than `columns`
+    unsigned short[::1] from_label,          # (n,) OUT i
+    unsigned short[::1] to_label,            # (n,) OUT j
+):
+    """Returns the number of columns. Most triples are one above the last: no division for them."""
+    cdef Py_ssize_t q, n = 0, i = 0, j = 0, size = n_labels * n_labels
+    cdef long long here, last = -2, base = 0, limit = 0
+    with nogil:
+        for q in range(triples.shape[0]):
+            here = triples[q]
+            if here >= limit:
+                columns[n], start[n] = here // size, q
+                base = columns[n] * size
+                limit, n = base + size, n + 1
+                i, j = (here - base) // n_labels, (here - base) % n_labels
+            elif here == last + 1:
+                j += 1
+                if j == n_labels:
+                    i, j = i + 1, 0
+            else:
+                i, j = (here - base) // n_labels, (here - base) % n_labels
+            from_label[q], to_label[q], last = <unsigned short> i, <unsigned short> j, here
+        start[n] = triples.shape[0]
+    return n
+
+
 cdef class Links:
     """Features of rows, and the pairs of labels for which each feature has a weight."""
 

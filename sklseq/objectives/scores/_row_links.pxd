@@ -8,8 +8,8 @@ cdef struct RowLinks:
     const int* indices
     const double* data
     const long long* support         # weights support[f] to support[f + 1] - 1 are of feature f
-    const int* from_label
-    const int* to_label
+    const unsigned short* from_label
+    const unsigned short* to_label
     Py_ssize_t L
 
 
@@ -17,7 +17,8 @@ cdef inline RowLinks row_links(rows, support, Py_ssize_t n_labels) except *:
     # rows, support: (indptr, indices, data) and (start, from, to), which the caller keeps.
     cdef RowLinks q
     cdef const long long[::1] indptr = rows[0], start = support[0]
-    cdef const int[::1] indices = rows[1], from_label = support[1], to_label = support[2]
+    cdef const int[::1] indices = rows[1]
+    cdef const unsigned short[::1] from_label = support[1], to_label = support[2]
     cdef const double[::1] data = rows[2]
     q.indptr, q.support, q.L = &indptr[0], &start[0], n_labels
     q.indices = &indices[0] if indices.shape[0] else NULL

@@ -56,11 +56,12 @@ class ObservedRows:
     ):  # fmt: skip
         rows, self.width, self.dtype = X.rows, width, np.dtype(dtype)
         self.n_features, self.n_weights = rows.shape[1], len(pairs)
-        feature, label = quotients(pairs, n_labels)
+        kind = np.int32 if self.n_features * width < 2**31 else np.int64
+        feature, label = quotients(pairs.astype(kind), n_labels)
         n_pairs = np.bincount(feature, minlength=self.n_features)
         if counts is None:
             counts = np.bincount(rows.indices, minlength=self.n_features)
-        self.rank = self._place(feature, label, n_pairs, counts)
+        self.rank = self._place(feature, label, n_pairs, counts, kind)
         n_sparse = np.where(self.rank >= 0, 0, n_pairs)
         self.first_pair = np.append(0, np.cumsum(n_sparse)).astype(np.int32)
         self._split(rows, threads)
@@ -83,21 +84,22 @@ class ObservedRows:
         arrays = (self.indptr, self.sparse_indptr, self.indices, self.pair, self.label)
         return sum(x.nbytes for x in (*arrays, self.data, self.sparse_data))
 
-    def _place(self, feature, label, n_pairs, counts) -> np.ndarray:
+    def _place(self, feature, label, n_pairs, counts, kind: type) -> np.ndarray:
         # Set the position of each pair in w. Returns the padded row of each dense feature, and -1
         # for sparse features.
         dense = np.flatnonzero(n_pairs > max(SPARSE_PAIRS, SPARSE_FRACTION * self.width))
         dense = dense[np.argsort(-counts[dense], kind="stable")]
         rank = np.full(self.n_features, -1, dtype=np.int32)
         rank[dense] = np.arange(len(dense))
-        many = rank[feature] >= 0
-        at = rank[feature[many]].astype(np.intp) * self.width + label[many]
-        order = np.concatenate([np.flatnonzero(many)[np.argsort(at)], np.flatnonzero(~many)])
-        self.shape, self.dense_at, self.n_dense = (len(dense), self.width), np.sort(at), len(at)
-        self.user_at = feature[order] * self.width + label[order]
-        if self.n_features * self.width < 2**31:
-            self.user_at = self.user_at.astype(np.int32)
-        self.sparse_label = label[~many].astype(np.uint16)
+        n, first = n_pairs[dense], (np.cumsum(n_pairs) - n_pairs)[dense]
+        self.n_dense = int(n.sum())
+        of_dense = label[np.repeat(first - np.cumsum(n) + n, n) + np.arange(self.n_dense)]
+        self.dense_at = np.repeat(np.arange(len(dense)) * self.width, n) + of_dense
+        of_sparse = np.flatnonzero(rank[feature] < 0)
+        self.sparse_label = label[of_sparse].astype(np.uint16)
+        single = feature[of_sparse].astype(kind) * self.width + label[of_sparse]
+        places = np.repeat(dense.astype(kind) * self.width, n) + of_dense
+        self.shape, self.user_at = (len(dense), self.width), np.append(places, single).astype(kind)
         self._W = aligned_zeros(len(dense) * self.width, self.dtype).reshape(self.shape)
         return rank
 

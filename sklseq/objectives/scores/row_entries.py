@@ -42,7 +42,17 @@ def pair_support(counts: np.ndarray, pairs: np.ndarray, n_labels: int) -> tuple:
     ``counts``: weights of each column; ``pairs``: label · n_labels + next label of each weight.
     """
     start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return start, *quotients(pairs.astype(np.int32), n_labels)
+    return start, *(x.astype(np.uint16) for x in quotients(pairs, n_labels))
+
+
+def triple_support(triples: np.ndarray, n_labels: int) -> tuple[np.ndarray, tuple]:
+    """Columns f of sorted triples (f · n_labels + i) · n_labels + j, and their `pair_support`."""
+    n = len(triples)
+    most = min(n, int(triples[-1]) // n_labels**2 + 1) if n else 0
+    columns, start = np.empty(most, np.int64), np.empty(most + 1, np.int64)
+    labels = np.empty(n, np.uint16), np.empty(n, np.uint16)
+    n_columns = _entries.split_triples(triples, n_labels, columns, start, *labels)
+    return columns[:n_columns], (start[: n_columns + 1], *labels)
 
 
 class EntryBuffers:

@@ -17,9 +17,8 @@ from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.objectives.scores.row_entries import (
     EntryBuffers,
     RowEntries,
-    pair_support,
-    quotients,
     ranked_columns,
+    triple_support,
 )
 
 # Multipliers of a hash of rows: odd random numbers of 64 bits.
@@ -131,13 +130,6 @@ def _pairs_before(offsets: np.ndarray, y: np.ndarray, L: int) -> np.ndarray:
     return pairs
 
 
-def _runs(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    # Distinct numbers of a sorted array, and how often each occurs.
-    cuts = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
-    starts = np.concatenate([np.zeros(min(len(numbers), 1), dtype=np.intp), cuts])
-    return numbers[starts], np.diff(starts, append=len(numbers))
-
-
 def _triples_of(indptr, indices, pairs, columns, L: int) -> tuple[np.ndarray, np.ndarray]:
     # (mask of the entries of rows with a pair, triples of these entries).
     pair = np.repeat(pairs, np.diff(indptr))
@@ -162,8 +154,8 @@ class TransitionFeatures:
     ----------
     n_weights : int
         Length of v, which is in the order of ``triples``.
-    feature : ndarray of shape (n_weights,)
-        Column of each weight.
+    columns : ndarray
+        Columns that have weights, sorted.
     highest : float
         Largest score of an entry in the previous evaluation, which scales the factors of the next.
     """
@@ -174,9 +166,7 @@ class TransitionFeatures:
         self.triples, self.n_labels, self.dtype = triples, n_labels, np.dtype(dtype)
         self.sets = sets
         self.n_weights, self.highest = len(triples), -np.inf
-        self.feature, pair = quotients(triples, n_labels**2)
-        self.columns, counts = _runs(self.feature)
-        self.support = pair_support(counts, pair, n_labels)
+        self.columns, self.support = triple_support(triples, n_labels)
         self._set_rows(select_columns(X, self.columns))
 
     @classmethod
@@ -212,6 +202,11 @@ class TransitionFeatures:
         self.rows = rows
         kind = row_kinds(*rows) if self.sets else None
         self.row_entries = RowEntries(rows, self.support, self.n_labels, kind)
+
+    @property
+    def feature(self) -> np.ndarray:
+        """Column of each weight."""
+        return np.repeat(self.columns, np.diff(self.support[0]))
 
     @property
     def before(self) -> np.ndarray:
@@ -259,14 +254,18 @@ class TransitionFeatures:
         """Add ``rows.expected``, times features, to ``buffers.sums``."""
         self.row_entries.collect(rows, rows.expected, buffers, buffers.sums)
 
-    def observed(self, offsets: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Σ_t weight · x_t(f) for each triple (f, i, j), over rows with label j after label i.
+    def observed(
+        self, offsets: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(numbers of weights, Σ_t weight · x_t(f) over rows with label j after label i), where the
+        sum of (f, i, j) is not empty.
 
         ``offsets``, ``y`` and ``weights`` are those of the first sequences.
         """
         row, weight, value = self.of_labels(offsets, y)
         of_row = np.repeat(weights, np.diff(offsets))
-        return np.bincount(weight, value * of_row[row], minlength=self.n_weights)
+        at, group = np.unique(weight, return_inverse=True)
+        return at, np.bincount(group, value * of_row[row], minlength=len(at))
 
     def of_labels(
         self, offsets: np.ndarray, y: np.ndarray
@@ -288,24 +287,30 @@ class TransitionFeatures:
         entries = np.arange(indptr[-1]) + np.repeat(start[rows] - indptr[:-1], np.diff(indptr))
         k = np.repeat(np.arange(len(rows)), np.diff(indptr))
         kept, triples = _triples_of(indptr, indices[entries], pairs, self.columns, self.n_labels)
-        at = np.searchsorted(self.triples, triples)
-        found = np.append(self.triples, -1)[at] == triples
+        at, found = self.places_of(triples)
         return k[kept][found], at[found], data[entries[kept][found]]
 
+    def places_of(self, triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(number of the weight of each triple, or any number; whether it has a weight)."""
+        at = np.minimum(np.searchsorted(self.triples, triples), max(self.n_weights - 1, 0))
+        if not self.n_weights:
+            return at, np.zeros(len(triples), dtype=bool)
+        return at, self.triples[at] == triples
+
     def unpack(self, v: np.ndarray, n_features: int) -> sparse.csr_matrix:
-        """v as a matrix (n_features, n_labels²)."""
-        indptr = np.searchsorted(self.feature, np.arange(n_features + 1))
+        """v as a matrix (n_features, n_labels²), without zeros."""
+        start, i, j = self.support
+        kept = np.flatnonzero(v)
+        counts = np.zeros(n_features, dtype=np.intp)
+        counts[self.columns] = np.diff(np.searchsorted(kept, start))
+        pair = i[kept].astype(np.int64) * self.n_labels + j[kept]
         shape = n_features, self.n_labels**2
-        coef = sparse.csr_matrix((v, self.triples % shape[1], indptr), shape=shape)
-        coef.eliminate_zeros()
-        return coef
+        return sparse.csr_matrix((v[kept], pair, np.append(0, np.cumsum(counts))), shape=shape)
 
     def pack(self, coef: sparse.csr_matrix) -> np.ndarray:
         """The inverse of :meth:`unpack`; weights that are not trained are dropped."""
-        keys = triples_of(coef)
         v = np.zeros(self.n_weights, dtype=self.dtype)
-        at = np.minimum(np.searchsorted(self.triples, keys), max(self.n_weights - 1, 0))
-        found = self.triples[at] == keys if self.n_weights else np.zeros(len(keys), dtype=bool)
+        at, found = self.places_of(triples_of(coef))
         v[at[found]] = coef.data[found]
         return v
 
