@@ -9,12 +9,15 @@ ratio      time of an evaluation beside forward-backward, both in memory: proces
 memory     time and peak memory above the input against T (memory map; every peak in a process of
            its own, as counted by tracemalloc, which sees NumPy's arrays and no mapped file)
 limit      fits under an address-space limit: which gradient finishes
+hessian    time of a product with the Hessian beside a gradient, in memory (all that is kept
+           between products) and in blocks, and peak memory above the input of both in blocks
 detector   KDD Cup 1999 as one sequence: EMP, forward-backward, logistic regression by record
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import resource
 import subprocess
@@ -169,6 +172,60 @@ def part_memory(full: bool) -> None:
             print(f"{n_rows:>10,}  " + "".join(cells), flush=True)
 
 
+# ---------------------------------------------------------------------- products with the Hessian
+
+
+def product_seconds(f, rounds: int = 9) -> np.ndarray:
+    """Times of gradients and of products with the Hessian, by turns: (rounds, 2)."""
+    w, v = 0.1 * np.random.default_rng(0).normal(size=(2, f.scores.n_weights))
+    hessian, answer = f.hessian(w, BUDGET), np.empty_like(w)
+    hessian.product(v, answer)  # keeps what products share
+    times = np.zeros((rounds, 2))
+    for k in range(rounds):
+        calls = (f.value_and_gradient, (w, answer)), (hessian.product, (v, answer))
+        for j, (work, arguments) in enumerate(calls):
+            begin = time.thread_time()
+            work(*arguments)
+            times[k, j] = time.thread_time() - begin
+    return times
+
+
+def measure_products(path: str) -> None:
+    """In a process of its own: ratio of times, and peaks of a gradient and of a product."""
+    f = long_objective("checkpoint", Path(path))
+    times = product_seconds(f, rounds=5)
+    w, peaks = np.zeros(f.scores.n_weights), []
+    answer = np.empty_like(w)
+    for work in (f.value_and_gradient, lambda w, out: f.hessian(w).product(w, out)):
+        tracemalloc.start()
+        work(w, answer)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    print(np.median(times[:, 1] / times[:, 0]), *peaks)
+
+
+def part_hessian(full: bool) -> None:
+    n_rows = 200_000 if full else 50_000
+    print(f"\nTime of a product with the Hessian / of a gradient, in memory, T = {n_rows:,}")
+    print("rows    L    M    ratio")
+    for kind, features in ("dense", (8, 50)), ("sparse", (500,)):
+        for n_labels, n_features in itertools.product((2, 5, 8, 22, 50), features):
+            f = objective("auto", *log(n_rows, n_labels, n_features, kind), n_labels)
+            with threadpool_limits(1):
+                times = product_seconds(f)
+            ratio = np.median(times[:, 1] / times[:, 0])
+            print(f"{kind:6} {n_labels:2} {n_features:4} {ratio:8.2f}", flush=True)
+    print(f"\nIn blocks, {N_FEATURES} features, {N_LABELS} labels: ratio, peaks above input")
+    with tempfile.TemporaryDirectory() as folder:
+        for n_rows in [10**4, 10**5, 10**6] + [10**7] * full:
+            mapped_log(path := Path(folder) / "rows.npy", n_rows)
+            command = [sys.executable, __file__, "--products", str(path)]
+            out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            ratio, *peaks = map(float, out.split())
+            cells = "".join(f"{peak / 1e6:12.2f} MB" for peak in peaks)
+            print(f"{n_rows:>10,} {ratio:8.2f}{cells}", flush=True)
+
+
 # ---------------------------------------------------------------------- an address-space limit
 
 
@@ -258,6 +315,7 @@ def part_detector(full: bool) -> None:
 PARTS = {
     "ratio": part_ratio,
     "memory": part_memory,
+    "hessian": part_hessian,
     "limit": part_limit,
     "detector": part_detector,
 }
@@ -268,10 +326,13 @@ def main() -> None:
     parser.add_argument("--part", choices=PARTS)
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--products", help=argparse.SUPPRESS)
     parser.add_argument("--fit", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
         measure(*options.measure)
+    elif options.products:
+        measure_products(options.products)
     elif options.fit:
         fit_within(*options.fit)
     else:

@@ -31,10 +31,13 @@ of the fifty sentences.
 
 ``--options``: other parameters where a tenth of CoNLL-2000 is known.
 
-``--dropping``: other ways to leave out what is unlabelled, where a tenth is known. "runs" are the
-"rows left out" of the table; "rows alone": each labelled row is a sequence; "tokens deleted":
-sentences keep their labelled tokens only, before features are extracted; "sentences left out":
-those with an unlabelled row, and how many remain.
+``--dropping``: other ways to leave out what is unlabelled, of five draws. "Runs" are the "rows
+left out" of the table; "rows joined": sequences of their labelled rows; "rows alone": each labelled
+row is a sequence. These have the features of whole sentences. "Runs of tokens", "tokens deleted":
+runs, and sentences, of the labelled tokens, before features are extracted; "sentences left out":
+those with an unlabelled row, and how many remain. "Options": constraints="iob2" (of runs, for pairs
+only; not with words of a hundred sentences), all_possible_states=True and the default l2; the set
+of all labels stands for None.
 """
 
 import sys
@@ -291,56 +294,106 @@ def is_known(y):
     return [np.array([item is not None for item in labels]) for labels in y]
 
 
+def labels_of(items):
+    return [item for item in items if item is not None]
+
+
 def rows_alone(task, y):
     """Each labelled row, with the features that it had, as a sequence."""
-    rows, labels = task.X.rows[np.concatenate(is_known(y))], [i for one in y for i in one if i]
-    return Sequences(rows, np.arange(len(labels) + 1)), [[label] for label in labels]
+    rows = task.X.rows[np.concatenate(is_known(y))]
+    labels = [[item] for items in y for item in labels_of(items)]
+    return Sequences(rows, np.arange(len(labels) + 1)), labels
 
 
-def f1_of_labelled_tokens(task, y):
+def rows_joined(task, y):
+    """Sequences of their labelled rows, with the features that these had."""
+    known = is_known(y)
+    offsets = np.append(0, np.cumsum([one.sum() for one in known]))
+    return Sequences(task.X.rows[np.concatenate(known)], offsets), list(map(labels_of, y))
+
+
+def tokens(task, y, cut):
+    """Labelled tokens, before features are extracted: one sentence of each, or each run if cut."""
+    raw, labels = [], []
+    for columns, known, items in zip(task.raw, is_known(y), y):
+        at = np.flatnonzero(known)
+        parts = np.split(at, np.flatnonzero(np.diff(at) > 1) + 1) if cut else [at]
+        for part in filter(len, parts):
+            raw.append({k: np.array(column)[part].tolist() for k, column in columns.items()})
+            labels.append([items[t] for t in part])
+    return raw, labels
+
+
+def f1_of_tokens(task, y, cut):
     """F1 if unlabelled tokens are deleted before features are extracted."""
-    X = [
-        {name: np.array(column)[known].tolist() for name, column in columns.items()}
-        for columns, known in zip(task.raw, is_known(y))
-    ]
-    labels = [[item for item in one if item] for one in y]
-    kept = [s for s, one in enumerate(labels) if one]
-    model = make_pipeline(clone(task.features), CRFTagger(l2=0.5))
-    model.fit([X[s] for s in kept], [labels[s] for s in kept])
+    model = make_pipeline(clone(task.features), CRFTagger(l2=0.5)).fit(*tokens(task, y, cut))
     return 100 * span_f1(task.y_test, model.predict(task.raw_test))
 
 
-def dropping(n=1000):
-    header("corpus", "partial", "runs", "rows alone", "tokens deleted", "sentences left out")
+def only_pairs(labels):
+    """The pairs that IOB2 forbids: runs may begin with I-."""
+    return [(a, b) for a in labels for b in labels if b[0] == "I" and a[2:] != b[2:]]
+
+
+def best_options(task, y, scheme):
+    """F1 with a scheme and weights for all pairs of feature and label: partial, and of runs."""
+    every = {label for labels in task.y for label in labels}
+    named = [[every if item is None else item for item in labels] for labels in y]
+    X, runs = labelled_runs(task.X, y)
+    pairs = scheme and only_pairs(sorted({label for labels in runs for label in labels}))
+    fits = (task.X, named, scheme), (X, runs, pairs)
+    for rows, labels, constraints in fits:
+        tagger = CRFTagger(constraints=constraints, all_possible_states=True).fit(rows, labels)
+        yield 100 * span_f1(task.y_test, tagger.predict(task.X_test))
+
+
+def f1_of_ways(task, y, scheme="iob2"):
+    """F1 of all ways, in the order of the header; y has labels, sets and None."""
+    single = [[item if isinstance(item, str) else None for item in labels] for labels in y]
+    whole = [s for s, known in enumerate(is_known(single)) if known.all()]
+    best, best_runs = best_options(task, y, scheme)
+    parts = labelled_runs(task.X, y), rows_joined(task, single), rows_alone(task, single)
+    by_rows = [task.f1(*part) for part in parts]
+    by_tokens = [f1_of_tokens(task, single, cut) for cut in (True, False)]
+    left = task.f1(task.X[whole], [y[s] for s in whole]) if whole else 0.0
+    return [task.f1(task.X, y), best, best_runs, *by_rows, *by_tokens, left], len(whole)
+
+
+def ways_to_label(name):
+    listed = from_dictionary if name == "conll2000" else from_names
+    return {
+        "half": lambda task, rng: at_random(task, 0.5, rng),
+        "a tenth": lambda task, rng: at_random(task, 0.1, rng),
+        "list": listed,
+    }
+
+
+WAYS = (
+    "partial", "partial, options", "runs, options", "runs", "rows joined", "rows alone",
+    "runs of tokens", "tokens deleted", "sentences left out", "sentences",
+)  # fmt: skip
+
+
+def dropping(n=1000, draws=5):
+    header("corpus", "labels", *WAYS)
     for name in CORPORA:
-        task, figures = Task(name, n), []
-        for seed in range(DRAWS):
-            y = at_random(task, 0.1, np.random.default_rng(seed))
-            whole = [s for s, known in enumerate(is_known(y)) if known.all()]
-            ways = (task.X, y), labelled_runs(task.X, y), rows_alone(task, y)
-            f1 = [task.f1(*data) for data in ways]
-            left = task.f1(task.X[whole], [y[s] for s in whole]) if whole else 0.0
-            figures.append([*f1, f1_of_labelled_tokens(task, y), left, len(whole)])
-        *means, counts = zip(*figures)
-        row(name, *map(mean, means), f"({max(counts)} sentences at most)")
+        task = Task(name, n)
+        for title, make in ways_to_label(name).items():
+            y = [make(task, np.random.default_rng(seed)) for seed in range(draws)]
+            scheme = None if make is from_dictionary else "iob2"  # a word's label may break it
+            scores, whole = zip(*(f1_of_ways(task, one, scheme) for one in y))
+            row(name, title, *map(mean, zip(*scores)), max(whole))
 
 
 def main(n=1000):
     header("corpus", "labels", "known", "partial", "rows left out", "O", *CONSTRAINED, "all labels")
     for name in CORPORA:
         task = Task(name, n)
-        best, listed = task.f1(task.X, task.y), from_names
-        if name == "conll2000":
-            listed = from_dictionary
-        ways = {
-            "half": lambda rng: at_random(task, 0.5, rng),  # noqa: B023
-            "a tenth": lambda rng: at_random(task, 0.1, rng),  # noqa: B023
-            "list": lambda rng: listed(task, rng),  # noqa: B023
-        }
-        for title, make in ways.items():
+        best = task.f1(task.X, task.y)
+        for title, make in ways_to_label(name).items():
             scores = []
             for seed in range(DRAWS):
-                y = make(np.random.default_rng(seed))
+                y = make(task, np.random.default_rng(seed))
                 zeros = [[item if isinstance(item, str) else "O" for item in one] for one in y]
                 one = [task.f1(task.X, y), task.f1(*labelled_runs(task.X, y))]
                 scores.append([*one, task.f1(task.X, zeros)])

@@ -174,12 +174,16 @@ def check_constraints(
     _raise_violation(first_violation(codes, offsets, allowed, np.asarray(classes).tolist()))
 
 
-def _raise_violation(broken: str | None) -> None:
+def _raise_violation(broken: str | None, otherwise: str = "") -> None:
     if broken:
         raise ValueError(
             f"Training labels violate `constraints`: {broken}. Correct the labels, or loosen "
-            "`constraints`."
+            f"`constraints`{otherwise}."
         )
+
+
+# As partial labels may lack one that must stand beside another.
+NAME_ALL = "; if y lacks labels, such as a B- beside an I-, give the set of all in place of None"
 
 
 class PathCheck:
@@ -218,13 +222,14 @@ class PathCheck:
             if found is None:
                 found = self.step[possible, code] = self._reached(possible, code)
             if not found:
-                _raise_violation(self._describe(possible, self.table[code], place(row)))
+                broken = self._describe(possible, self.table[code], place(row))
+                _raise_violation(broken, NAME_ALL)
             possible = found
         if is_end and possible is not None and not (_mask(possible) & self.allowed.end).any():
             only = self._only(_mask(possible))
             what = "each labeling that y allows is forbidden"
             what = what if only is None else f"{only} may not be the last label"
-            _raise_violation(f"{what}, at {place(row)}")
+            _raise_violation(f"{what}, at {place(row)}", NAME_ALL)
         return possible
 
     def _reached(self, possible: bytes | None, code: int) -> bytes:
@@ -241,6 +246,8 @@ class PathCheck:
         before = None if possible is None else self._only(_mask(possible))
         if label is not None and before is not None:
             return f"{label} may not follow {before} at {place}"
+        if label is not None:
+            return f"{label} may follow none of the labels that y allows before it, at {place}"
         return f"each labeling that y allows is forbidden, at {place}"
 
     def _only(self, labels: NDArray[np.bool_]) -> str | None:

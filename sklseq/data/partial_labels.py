@@ -132,10 +132,9 @@ class PartialLabels(NamedTuple):
         return self.flat[np.repeat(rows, self.counts)]
 
     def items(self) -> np.ndarray:
-        """y as a flat array of labels, None and frozensets."""
-        classes = unique_labels(self.flat)
-        allowed = self.allowed(classes)
-        return allowed.choices(classes)[allowed.codes]
+        """y as a flat array of labels, None and frozensets, also of all labels."""
+        classes, codes, table = self.coded()
+        return AllowedLabels(codes, table).choices(classes)[codes]
 
     def allowed(
         self, classes: np.ndarray, new: bool = False, first: tuple[int, int] = (0, 0)

@@ -388,6 +388,23 @@ def test_search_for_penalties(partial):
         HMSVMTaggerCV(Cs=[1.0]).fit(X, y)
 
 
+def test_search_keeps_labels_that_only_sets_of_all_name(data):
+    # Folds know an I-a without a B-a, which only the set of all labels names there.
+    X, every = [x for x in data[0] if len(x) > 2][:9], {"B-a", "I-a", "O"}
+    y = [["O", *[every] * (len(x) - 2), "I-a"] for x in X]
+    y[0][-2:] = "B-a", "I-a"
+    options = {"constraints": "iob2", "tol": 1e-6}
+    search = CRFTaggerCV(l2s=[0.1, 3.0], cv=3, **options).fit(X, y)
+    grid = GridSearchCV(CRFTagger(**options), {"l2": [0.1, 3.0]}, cv=3).fit(X, y)
+    expected = grid.cv_results_["mean_test_score"]
+    assert_allclose(search.scores_.mean(axis=0).ravel(), expected, atol=1e-9)
+    y = [[item if item in ("O", "I-a") else None for item in labels] for labels in y[1:]]
+    for other, message in ("O", "may not follow 'O' at"), ("B-b", "may follow none of"):
+        y[-1][0] = other
+        with pytest.raises(ValueError, match=f"'I-a' {message} .*give the set of all in place"):
+            CRFTagger(**options).fit(X[1:], y)
+
+
 def test_unlabelled_rows_help():
     # A label in ten: better than the labelled rows alone, as sequences of their own.
     rng = np.random.default_rng(0)

@@ -39,3 +39,8 @@ def test_a_measuring_process_answers(bench, tmp_path):
     seconds, peak = map(float, out.split())
     assert seconds > 0
     assert 1e5 < peak < 1e7
+    command = [sys.executable, str(PATH), "--products", str(tmp_path / "rows.npy")]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    ratio, *peaks = map(float, out.split())
+    assert ratio > 0
+    assert all(1e5 < peak < 1e7 for peak in peaks)
