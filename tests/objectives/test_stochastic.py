@@ -52,9 +52,12 @@ def likelihood_of_one(primal, s):
 @pytest.mark.parametrize("L", [2, 3, 5, 9])
 @pytest.mark.parametrize("states", [False, True])
 @pytest.mark.parametrize("T", [1, 2])
-def test_a_visit_is_the_step_of_adagrad(exact, seed, L, states, T):
+@pytest.mark.parametrize("pace", [1, 0.5])
+def test_a_visit_is_the_step_of_adagrad(exact, monkeypatch, seed, L, states, T, pace):
     # Up to two rows without a feature in common, and ones as features: each weight is touched
     # once, so that the step is rate · g / √(1 + g²) with g from the likelihood's own gradient.
+    # All sequences have the mean length; with LONG below 1, they count as long.
+    monkeypatch.setattr(_stochastic, "LONG", pace**2)
     rng = np.random.default_rng(seed)
     rows = rng.random((12, T, 6, T)) < 0.5
     rows &= np.eye(T, dtype=bool)[None, :, None]
@@ -74,7 +77,7 @@ def test_a_visit_is_the_step_of_adagrad(exact, seed, L, states, T):
             stochastic.descend(np.array([s]), 0.5)
             squares += gradient**2
             step = 0.5 / np.sqrt(squares)
-            expected = before - step * gradient
+            expected = before - pace * step * gradient
             expected = np.sign(expected) * np.maximum(np.abs(expected) - step * 0.3, 0)
             expected /= 1 + step * 2 * 0.7
             real = primal.scores.pack(primal.scores.unpack(expected))  # padding has no meaning

@@ -19,7 +19,7 @@ square roots are float32: square roots and divisions are the largest part of the
 
 import numpy as np
 
-from libc.math cimport INFINITY, sqrtf
+from libc.math cimport INFINITY, sqrt, sqrtf
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq._lib.prefetch cimport prefetch
@@ -60,6 +60,7 @@ cdef struct Problem:
     unsigned long long random
     double almost            # blocks with smaller residuals are sampled
     double rate
+    double pace              # rate of the gradient: less than `rate` in a long sequence
     double l1                # of one update: l1 / n
     double l2                # 2 * l2 / n
 
@@ -79,7 +80,7 @@ cdef inline void move(
     double* w, float* G, double g, double m, const double* scale, Problem* q
 ) noexcept nogil:
     # The step of one weight, then `shrink`.
-    cdef double rate = q.rate
+    cdef double rate = q.pace
     if scale != NULL:
         g *= scale[0]
         rate *= scale[0]
@@ -98,12 +99,12 @@ cdef void move_row(
     cdef const double* mask = q.at.rows.mask
     cdef const double* moves = q.at.alpha
     cdef long long* stamp = q.stamp + row * (W // B)
-    cdef double v, late, rate = q.rate
+    cdef double v, late = q.rate, rate = q.pace
     cdef float root, m, l1 = q.l1, l2 = q.l2
     if q.scale != NULL:
         x *= q.scale[row]
         rate *= q.scale[row]
-    late = rate * (q.scale[row] if q.scale != NULL else 1)
+        late *= q.scale[row] * q.scale[row]
     for block in range(W // B):
         if moves[block] == 0:
             continue
@@ -381,11 +382,13 @@ def descend(
     double[::1] w,                    # (n_pairs,)         IN/OUT weights of sparse features
     unsigned long long seed,          # not 0
     double almost, double rate, double l1, double l2,
+    double long_rows,
     bint finish=True,
 ):
     """Update sequences in order; returns the sum of weight · -log p, each before its step.
 
-    Without ``finish``, weights stay as their last update left them, see ``stamps``.
+    The rate of a sequence of T > ``long_rows`` rows is multiplied by √(long_rows / T). Without
+    ``finish``, weights stay as their last update left them, see ``stamps``.
     """
     cdef const long long[::1] offsets = state.offsets
     cdef const int[::1] y = state.y
@@ -433,6 +436,7 @@ def descend(
             s = order[k]
             r, T = offsets[s], offsets[s + 1] - offsets[s]
             number += 1
+            q.pace = rate * sqrt(min(1.0, long_rows / T))
             if q.at.rows.width == 2:
                 losses[s] = update_weights(&two, &q, r, T, &y[r], weights[s], number)
             elif q.at.rows.width == 4:
