@@ -10,13 +10,16 @@ import os
 from collections.abc import Mapping, Sequence
 from copy import copy
 from importlib import import_module
+from threading import Lock
 from typing import Any, cast
 
 import numpy as np
 
 from sklseq._lib.aligned import aligned_zeros
+from sklseq._lib.alone import alone
 from sklseq._lib.cpu import load_kernel
 from sklseq._lib.model_file import read_model
+from sklseq._lib.owned import owned
 from sklseq.data.labels import as_label_sequences, find_codes
 from sklseq.data.segment_labels import labels_to_segments
 from sklseq.data.types import LabelsLike, TokensLike
@@ -311,7 +314,9 @@ class Decoder:
 class Stream:
     """One sequence that arrives item by item; :meth:`Decoder.stream` makes it.
 
-    It can be copied and pickled at any point, with its model.
+    It can be copied and pickled between calls, with its model. Items are stored as copies: dicts,
+    lists and arrays may be filled again. A call during another call of the same stream raises
+    RuntimeError.
 
     Parameters
     ----------
@@ -340,6 +345,7 @@ class Stream:
                 raise TypeError(f"{name!r} is not a parameter of a stream; they are {allowed}.")
         checked = OnlineRule.checked(**{"strategy": "closure", **rule})
         self._rule = checked.behind(after, "lag" if "lag" in rule else "max_latency")
+        self._lock = Lock()
         self._start()
 
     def _start(self) -> None:
@@ -349,16 +355,19 @@ class Stream:
         self._items: list = []  # items on which features of unscored items depend
         self._first = self.n_seen = 0  # number of the first of `_items`
 
+    @alone
     def __getstate__(self) -> dict[str, Any]:
         changing = {"_beam": self._beam.state(), "_items": list(self._items)}
-        return vars(self) | changing
+        return {name: x for name, x in vars(self).items() if name != "_lock"} | changing
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._decoder, self._rule = state["_decoder"], state["_rule"]
+        self._lock = Lock()
         self._start()
         self._beam.set_state(state["_beam"])
         self._items, self._first, self.n_seen = state["_items"], state["_first"], state["n_seen"]
 
+    @alone
     def push(self, item: Any) -> list:
         """Read the next item.
 
@@ -379,7 +388,7 @@ class Stream:
             stream is unchanged.
         """
         before, after = self._decoder._field
-        items = [*self._items, item]
+        items = [*self._items, owned(item)]
         scores = self._decoder._scores([items])
         self._score(scores, self.n_seen + 1 - after)
         self._items, self.n_seen = items, self.n_seen + 1  # after all that can raise
@@ -389,6 +398,7 @@ class Stream:
         self._first = max(self._first, keep)
         return self._taken()
 
+    @alone
     def finish(self) -> list:
         """End the sequence; the next item begins another.
 

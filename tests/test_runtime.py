@@ -574,3 +574,44 @@ def test_a_measure_that_fails_leaves_a_stream_as_it_was(tagger):
         assert found == expected
     assert failed
     assert stream.finish() == twin.finish()
+
+
+@pytest.mark.parametrize("form", ["dict", "list"])
+def test_an_item_of_a_stream_may_be_filled_again(form, tmp_path):
+    X = [[{"w": "ab"[k % 2]} for k in range(n)] for n in (3, 4)]
+    y = [["xy"["ab".index(item["w"])] for item in x] for x in X]
+    if form == "list":
+        X = [[[f"w={item['w']}"] for item in x] for x in X]
+    window = WindowFeatures(DictFeatures(), before=1, after=1)
+    decoder = runtime.Decoder(describe(make_pipeline(window, CRFTagger(l2=0.01)).fit(X, y)))
+    stream, found, one = decoder.stream(), [], type(X[0][0])()
+    for item in X[1]:
+        one.clear()
+        one.update(item) if form == "dict" else one.extend(item)
+        found += stream.push(one)
+    assert found + stream.finish() == y[1]
+
+
+@pytest.mark.parametrize("inner", ["push", "finish", "copy", "pickle"])
+def test_a_measure_cannot_use_its_own_stream(inner, tagger):
+    calls = {
+        "push": lambda: stream.push({"w": "a"}),
+        "finish": lambda: stream.finish(),
+        "copy": lambda: copy.copy(stream),
+        "pickle": lambda: pickle.dumps(stream),
+    }
+    refused = []
+
+    def measure(p):
+        with pytest.raises(RuntimeError, match="the stream is busy"):
+            calls[inner]()
+        refused.append(inner)
+        return 1 - p.max()
+
+    decoder = runtime.Decoder(describe(tagger))
+    rule = {"strategy": "step", "latency_cost": 0.05}
+    stream, twin = decoder.stream(uncertainty=measure, **rule), decoder.stream(**rule)
+    for item in as_dicts(corpus(5)[0])[0]:
+        stream.push(item), twin.push(item)
+    assert refused
+    assert len(stream.finish()) + stream.n_seen >= len(twin.finish())

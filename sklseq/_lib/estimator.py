@@ -1,7 +1,8 @@
 """Base of all estimators and extractors: version in saved models, links to the manual."""
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
@@ -71,6 +72,18 @@ def as_fitted(estimator: Any) -> Any:
     fitted = copy(estimator)
     vars(fitted).update({name: kept[name] for name in changed})
     return fitted
+
+
+@contextmanager
+def unchanged_on_error(estimator: Any) -> Iterator[None]:
+    """Restore the attributes of an estimator if an error or an interrupt leaves the context."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 def fitted_parameter(estimator: Any, name: str) -> Any:

@@ -201,7 +201,7 @@ class BlockSums:
             before, previous, n = block.last(self.L), codes[-1], n + len(psi)
         if len(take(1)):
             raise different_lengths(s, n, "more")
-        return total
+        return min(total, 0.0)  # a sum above 0 is rounding
 
     def _score(
         self, chain: BlockChain, psi: np.ndarray, codes: np.ndarray, previous: Any, entries: Any

@@ -23,7 +23,7 @@ from sklseq.data.labels import (
 from sklseq.data.sequences import check_sample_weight
 from sklseq.data.span_rules import check_scheme, find_by_rules, span_rules
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike, ValidLike
-from sklseq.estimators.folds import as_list, take
+from sklseq.estimators.folds import as_list, of_positive_weight, take
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen, gives_lists
 from sklseq.estimators.unwrap import fit_weighted
 from sklseq.estimators.validation import check_handle_invalid
@@ -188,16 +188,15 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         y = list_of_sequences(y)
         if isinstance(self.estimator, FrozenEstimator):
             check_is_fitted(self.estimator)
-            return self._calibrate(self.estimator, X, y, check_sample_weight(sample_weight, len(y)))
+            return self._calibrate(self.estimator, X, y, sample_weight)
         estimator = CRFTagger() if self.estimator is None else clone_part(self, "estimator")
         X = as_list(X)
         check_counts(len(X), len(y))
-        weights = check_sample_weight(sample_weight, len(X))
-        train, aside = self._parts(len(X))
-        given = None if sample_weight is None else weights[train]
-        fit_weighted(estimator, take(X, train), take(y, train), given)
-        labels = [y[s] for s in aside]
-        return self._calibrate(estimator, take(X, aside), labels, weights[aside])
+        X, y, weights = of_positive_weight(X, y, sample_weight)
+        train, aside = self._parts(len(y))
+        of_train, of_aside = (None, None) if weights is None else (weights[train], weights[aside])
+        fit_weighted(estimator, take(X, train), take(y, train), of_train)
+        return self._calibrate(estimator, take(X, aside), take(y, aside), of_aside)
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
@@ -227,7 +226,7 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
             )
         return np.asarray(train).tolist(), np.asarray(aside).tolist()
 
-    def _calibrate(self, estimator: Any, X: Any, y: Any, weights: np.ndarray) -> Self:
+    def _calibrate(self, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None) -> Self:
         if not hasattr(estimator, "predict_proba"):
             raise TypeError(
                 f"{type(estimator).__name__} has no predict_proba; use a CRFTagger, or a pipeline "
@@ -235,11 +234,15 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
             )
         if not len(y):
             raise ValueError("X holds no sequences to calibrate with; pass at least one.")
-        if not weights.any():
+        weights = check_sample_weight(sample_weight, len(y))
+        kept = np.flatnonzero(weights)
+        if not len(kept):
             raise ValueError(
                 "sample_weight of the sequences to calibrate with must have a positive entry; got "
                 "zeros only."
             )
+        if len(kept) < len(y):
+            X, y, weights = take(as_list(X), kept), take(y, kept), weights[kept]
         scores, owner = self._scores(estimator, X, y)
         threshold = self._threshold(scores, owner, weights)
         if threshold == np.inf:

@@ -11,7 +11,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.checks import check_number, is_number
-from sklseq._lib.estimator import EstimatorBase, as_fitted, check_plain_parameters
+from sklseq._lib.estimator import (
+    EstimatorBase,
+    as_fitted,
+    check_plain_parameters,
+    unchanged_on_error,
+)
 from sklseq._lib.threads import check_n_jobs
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.input_kinds import in_blocks
@@ -102,11 +107,12 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
         """
         self._check_parameters()
         in_parts = self._reads_blocks(X)
-        if in_parts:
-            self._fit_blocks(X, y)
-        else:
-            rows = self._with_roles(self._fit_rows(X, y), fit=True)
-        self._fitted_parameters = self.get_params(deep=False)
+        with unchanged_on_error(self):
+            if in_parts:
+                self._fit_blocks(X, y)
+            else:
+                rows = self._with_roles(self._fit_rows(X, y), fit=True)
+            self._fitted_parameters = self.get_params(deep=False)
         return extracted_blocks(self, X) if in_parts else rows
 
     def _reads_blocks(self, X: Any) -> bool:

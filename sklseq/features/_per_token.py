@@ -417,7 +417,8 @@ def _by_function(function: Any, rows: Any) -> np.ndarray:
         if is_tokens and row in known:
             vectors.append(known[row])
             continue
-        vector = np.atleast_1d(np.asarray(function(row)))
+        # Copies: the function may change its argument, and fill one array again for each row.
+        vector = np.array(function(row if is_tokens else row.copy()), ndmin=1)
         if vector.dtype.kind not in "biuf" or vector.ndim != 1:
             raise ValueError(
                 f"The function must give a vector of numbers; for {row!r} it gave "

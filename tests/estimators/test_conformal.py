@@ -234,6 +234,24 @@ def test_the_scale_of_weights_does_not_matter_and_weight_0_does_not_count():
         assert calibrated(X, y, weights).threshold_ == np.inf
 
 
+@pytest.mark.parametrize("by", ["token", "sequence"])
+def test_sequences_of_weight_0_are_left_out(by):
+    X, y = make_contacts(40, random_state=1)
+    weights = np.random.default_rng(0).choice([0.0, 1.0, 2.0], 40)
+    kept = np.flatnonzero(weights)
+    some = [X[s] for s in kept], [y[s] for s in kept], weights[kept]
+    model = make_pipeline(TemplateFeatures(["w[0]"]), CRFTagger(l2=0.1))
+    whole = ConformalTagger(model, by=by, alpha=0.2).fit(X, y, weights)
+    part = ConformalTagger(model, by=by, alpha=0.2).fit(*some)
+    assert whole.threshold_ == part.threshold_
+    assert whole.n_calibration_ == part.n_calibration_
+    frozen = FrozenEstimator(model.fit(X, y))
+    whole = ConformalTagger(frozen, by=by, alpha=0.2).fit(X, y, weights)
+    part = ConformalTagger(frozen, by=by, alpha=0.2).fit(*some)
+    assert whole.threshold_ == part.threshold_
+    assert whole.n_calibration_ == part.n_calibration_ == len(kept)
+
+
 @pytest.mark.parametrize("by", ["token", "span", "sequence"])
 def test_no_rows_at_all(by):
     with pytest.warns(UserWarning, match="All label sets hold all labels"):

@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sklearn import config_context
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold, cross_validate
@@ -35,6 +36,10 @@ WORDS = SegmentFeatures(TokenFeatures(shape=False, prefixes=0, suffixes=0), leng
 def model(**parameters):
     segmenter = make_pipeline(WORDS, SemiCRFSegmenter(l2=0.1))
     return SegmentReranker(segmenter, **{"cv": 2} | parameters)
+
+
+def count(tokens, segments):
+    return {"n": len(segments)}
 
 
 def test_the_order_of_fields_decides_what_neighbours_cannot():
@@ -202,6 +207,32 @@ def test_a_fitted_model_can_be_pickled_and_keeps_its_parameters():
     assert list(pickle.loads(pickle.dumps(reranker)).predict(X)) == expected
     reranker.set_params(n_candidates=1, text=False, columns="c9", functions=[len])
     assert list(reranker.predict(X)) == expected
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"text": False}, {"n_candidates": 2}, {"functions": [count]}]
+)
+def test_a_second_fit_is_that_of_a_new_estimator(parameters):
+    reranker = model().fit(X, Y).set_params(**parameters).fit(X, Y)
+    fresh = model(**parameters).fit(X, Y)
+    assert reranker.vectorizer_.feature_names_ == fresh.vectorizer_.feature_names_
+    assert_allclose(reranker.coef_, fresh.coef_)
+    assert reranker.predict_nbest(X[:3], 2)[1][0] == fresh.predict_nbest(X[:3], 2)[1][0]
+
+
+def test_features_and_probabilities_of_many_segments():
+    """Against sums over pairs and candidates; both take time linear in the number of segments."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        labels = rng.choice(list("abcde"), rng.integers(0, 9)).tolist()
+        one = [(k, k + 1, label) for k, label in enumerate(labels)]
+        found = {name for name in whole_features([one], None)[0] if name.startswith("order=")}
+        assert found == {f"order={a}<{b}" for a, b in itertools.combinations(labels, 2)}
+    reranker = model().fit(X, Y)
+    for spans, (found, log_proba) in zip(reranker.predict_spans(X), reranker.predict_nbest(X, 25)):
+        for *segment, p in spans:
+            holds = [tuple(segment) in one for one in found]
+            assert_allclose(p, np.exp(log_proba)[holds].sum())
 
 
 @pytest.mark.parametrize(

@@ -332,7 +332,7 @@ def test_a_pass_visits_every_sequence_and_reads_every_shard_once(saved):
     ]
 
 
-@pytest.mark.parametrize("form", ["dense", "csr"])
+@pytest.mark.parametrize("form", ["dense", "csr", "dicts"])
 def test_functions_may_fill_the_same_memory_again(form):
     """Shards of one length, as CSR with as many values in each row; each has its own weights."""
     rng = np.random.default_rng(0)
@@ -342,10 +342,14 @@ def test_functions_may_fill_the_same_memory_again(form):
     matrix = sparse.csr_matrix(np.ones((50, 3)))
     matrix.data = rows.reshape(-1)
 
+    def as_dicts(rows):
+        return [[dict(zip("abc", row)) for row in x] for x in rows.reshape(5, 10, 3)]
+
     def read(k):
         rows[:], of_sequences[:] = X[k], weights[k]
         given = matrix if form == "csr" else rows
-        return Sequences(given, np.arange(0, 51, 10)), list(y[k]), of_sequences
+        given = as_dicts(rows) if form == "dicts" else Sequences(given, np.arange(0, 51, 10))
+        return given, list(y[k]), of_sequences
 
     parts = [(list(X[k].reshape(5, 10, 3)), list(y[k]), weights[k]) for k in range(4)]
     expected = CRFTagger(l2=0.1, tol=1e-6).fit(Shards(parts))

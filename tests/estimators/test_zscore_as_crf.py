@@ -182,3 +182,32 @@ def test_a_search_trains_its_best_as_a_crf(options):
         np.concatenate(search.predict_proba(X)), np.concatenate(tagger.predict_proba(X))
     )
     assert_allclose(search.cv_scores_, ZScoreTaggerCV(l2s=[0.1, 1.0]).fit(X, y).cv_scores_)
+
+
+@pytest.mark.parametrize("scale", [0.3, 2.5])
+def test_a_factor_multiplies_weights_of_ends_too(scale):
+    X, y = make_spans(0)
+    tagger = ZScoreTagger(refine=5, l2=0.1).fit(X, y)
+    crf = tagger.to_crf(scale=scale)
+    assert np.abs(tagger.start_).max() > 0
+    for name in CHAIN:
+        assert_allclose(getattr(crf, name), scale * getattr(tagger, name))
+    assert all(map(np.array_equal, crf.predict(X), tagger.predict(X)))
+
+
+def test_the_best_multiple_of_refined_weights_is_that_of_all_weights():
+    """Against a search for the least objective along the ray."""
+    X, y = make_spans(0)
+    tagger = ZScoreTagger(refine=5, l2=0.1).fit(X, y)
+    for name in CHAIN:
+        setattr(tagger, name, 3 * getattr(tagger, name))
+
+    def objective(k):
+        crf = tagger.to_crf(scale=k, l2=0.1)
+        squares = sum(np.square(getattr(crf, name)[np.isfinite(getattr(crf, name))]).sum()
+                      for name in CHAIN)  # fmt: skip
+        return 0.1 * squares - crf.predict_log_proba_sequence(X, y).sum()
+
+    best = minimize_scalar(objective, bounds=(0.01, 3), method="bounded").x
+    found = tagger.to_crf(X, y, l2=0.1).start_ / tagger.start_
+    assert_allclose(found, best, rtol=0.02)  # PRECISION of the search is 0.01

@@ -389,3 +389,53 @@ def test_a_union_of_all_kinds_gives_all_names(data):
     names = both.get_feature_names_out()
     assert len(names) == rows.shape[1] == len(set(names))
     assert {name.split("__")[0] for name in names} == {"t", "w"}
+
+
+# Makers of extractors, and items that they read.
+EXTRACTORS_OF_TOKENS = {
+    "dicts": (DictFeatures, lambda w: {"w": w}),
+    "tokens": (TokenFeatures, str),
+    "template": (lambda: TemplateFeatures(["w[-1]", "w[0]"]), str),
+    "lexicon": (lambda: LexiconFeatures({"name": ["Anna", "Berta"]}), str),
+    "window": (lambda: WindowFeatures(DictFeatures()), lambda w: {"w": w}),
+    "each token": (lambda: PerToken(CountVectorizer(analyzer="char")), str),
+    "vectors": (lambda: PerToken(StandardScaler()), lambda w: [float(len(w)), 1.0]),
+}
+
+
+@pytest.mark.parametrize("name", EXTRACTORS_OF_TOKENS)
+def test_a_fit_that_fails_leaves_the_extractor_as_it_was(name):
+    """X whose last item is wrong, so that reading fails after the first items."""
+
+    def dense(rows):
+        return sparse.csr_matrix(rows.rows).toarray()
+
+    make, item = EXTRACTORS_OF_TOKENS[name]
+    X = [[item("Anna"), item("walks")], [item("Berta")]]
+    extractor = make().fit(X)
+    names, rows = extractor.get_feature_names_out(), dense(extractor.transform(X))
+    some, failed = [item("new")], 0
+    for wrong in (None, 3, [3 + 4j], [object()], [["a", 1.0]], [some, item("a")]):
+        try:
+            make().fit([some, wrong])
+        except (ValueError, TypeError):
+            failed += 1
+            with pytest.raises((ValueError, TypeError)):
+                extractor.fit([some, wrong])
+        assert_array_equal(extractor.get_feature_names_out(), names)
+        assert_array_equal(dense(extractor.transform(X)), rows)
+    assert failed
+
+
+@pytest.mark.parametrize("name", ["dicts", "tokens"])
+def test_a_wrong_choice_of_columns_leaves_the_features(name):
+    make, item = EXTRACTORS_OF_TOKENS[name]
+    X = [[item("Anna")], [item("walks")]]
+    extractor = make().fit(X)
+    names = extractor.get_feature_names_out()
+    extractor.set_params(transition_features=["nothing"])
+    with pytest.raises(ValueError, match="nothing"):
+        extractor.fit([[item("new"), item("words")]])
+    extractor.set_params(transition_features=None)
+    assert_array_equal(extractor.get_feature_names_out(), names)
+    assert extractor.n_features_out_ == len(names) == extractor.transform(X).shape[1]

@@ -152,6 +152,23 @@ def test_embeddings_from_a_function_called_once_a_token():
     assert_allclose(norms.rows[:, 0], np.linalg.norm(np.concatenate(numeric()[0]), axis=1))
 
 
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_a_function_may_reuse_its_array_and_change_its_argument(kind):
+    X = [np.arange(6.0).reshape(3, 2), np.ones((1, 2))]
+    rows = Sequences.from_list(X).with_rows(np.concatenate(X))
+    if kind == "csr":
+        rows = rows.with_rows(sparse.csr_matrix(rows.rows))
+    buffer = np.empty(2)
+
+    def double(row):
+        buffer[:] = 2 * row
+        row[:] = -1
+        return buffer
+
+    assert_array_equal(PerToken(double).fit_transform(rows).rows, 2 * np.concatenate(X))
+    assert_array_equal(rows.rows.sum(), np.concatenate(X).sum())
+
+
 def test_nothing_to_do():
     X, _ = numeric()
     per_token = PerToken(columns=[1]).fit(X)

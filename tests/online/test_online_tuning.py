@@ -185,3 +185,29 @@ def test_wrong_calls(seen, model):
     with pytest.raises(ValueError, match="max_latency=0 cannot be kept"):
         tune_latency(decoder.set_params(max_latency=0), *seen, target_latency=2)
     assert np.isfinite(decoder.latency_cost)
+
+
+def test_a_scorer_may_ask_about_other_sequences(seen):
+    """Each half of a fold, a copy of it, and new sequences, against the fold's own decoder."""
+    new, found = make_contacts(3, random_state=9)[0], {}
+
+    def scorer(decoder, X, y):
+        key = len(X), decoder.latency_cost
+        found[key] = [decoder.predict(part) for part in (X[:2], X[2:], list(X), new)]
+        return 0.0
+
+    X, y = seen[0][:9], seen[1][:9]
+    decoder = OnlineDecoder(tagger())
+    tune_latency(decoder, X, y, scorer=scorer, cv=[(np.arange(4, 9), np.arange(4))])
+    fitted = decoder.fit(X[4:], y[4:])
+    for (_, cost), answers in found.items():
+        fitted.set_params(latency_cost=cost)
+        for answer, part in zip(answers, (X[:2], X[2:4], X[:4], new)):
+            assert [list(x) for x in answer] == [list(x) for x in fitted.predict(part)]
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_label_sequence_that_is_missing_is_found_before_any_work(frozen, seen, model):
+    estimator = FrozenEstimator(model) if frozen else tagger()
+    with pytest.raises(ValueError, match="got 40 in X and 39 in y"):
+        tune_latency(OnlineDecoder(estimator), seen[0], seen[1][:-1], scorer=neg_mean_latency)

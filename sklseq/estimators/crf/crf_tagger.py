@@ -648,7 +648,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         score[after] += transition_scores(transition, after, codes[after - 1], codes[after])
         score[unseen] = -np.inf
         total = np.bincount(np.repeat(np.arange(len(X)), X.lengths), score, minlength=len(X))
-        return total - rows.sums()
+        return np.minimum(total - rows.sums(), 0)  # a sum above 0 is rounding
 
     _scores_are_relative = True  # log-probabilities
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklseq._lib.alone import alone
 from sklseq._lib.checks import check_number
 from sklseq._lib.owned import owned
 from sklseq.data.sequences import Sequences
@@ -25,7 +26,7 @@ from sklseq.estimators.online.items import (
     takes_numbers,
 )
 from sklseq.estimators.online.pipelines import StreamModel, tagger_of
-from sklseq.estimators.online.stream import OnlineStream, alone, shared_chain
+from sklseq.estimators.online.stream import OnlineStream, shared_chain
 from sklseq.inference.chain.online_rules import _online, find_unfit, new_beam, no_path
 
 

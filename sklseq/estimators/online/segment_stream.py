@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklseq._lib.alone import alone
 from sklseq._lib.estimator import fitted_parameter
 from sklseq._lib.owned import owned
 from sklseq.estimators.online.items import list_items, numbered_from, one_sequence
 from sklseq.estimators.online.pipelines import StreamModel, tagger_of
 from sklseq.estimators.online.segment_steps import StepScorer
-from sklseq.estimators.online.stream import alone
 from sklseq.estimators.semicrf.segment_program import potentials_of
 from sklseq.estimators.semicrf.semicrf_segmenter import (
     SemiCRFSegmenter,

@@ -6,14 +6,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from functools import wraps
 from itertools import takewhile
 from threading import Lock
-from typing import Any, NamedTuple, Self, TypeVar, cast
+from typing import Any, NamedTuple, Self
 from weakref import WeakValueDictionary
 
 import numpy as np
 
+from sklseq._lib.alone import alone
 from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.owned import owned
 from sklseq.data.sequences import Sequences
@@ -41,8 +41,6 @@ from sklseq.estimators.online.pipelines import StreamModel, tagger_of
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import _online, find_unfit, new_beam, no_path
 from sklseq.objectives.scores.scored_rows import Potentials
-
-Method = TypeVar("Method", bound=Callable)
 
 
 class Emission(NamedTuple):
@@ -90,27 +88,6 @@ def shared_chain(empty: Potentials) -> tuple[bytes, Transitions]:
 
 
 # ---------------------------------------------------------------------- streams
-
-
-def alone(method: Method) -> Method:
-    """Decorate a method: raise RuntimeError while another call of the same object runs."""
-
-    # Other threads, and user functions that the stream calls, must not use the beam while it
-    # changes.
-    @wraps(method)
-    def call(self, *args, **kwargs):
-        if not self._lock.acquire(blocking=False):
-            raise RuntimeError(
-                f"the stream is busy: {method.__name__} was called while another call of it was "
-                "running. Use a stream in one thread at a time, and not in its own uncertainty "
-                "function."
-            )
-        try:
-            return method(self, *args, **kwargs)
-        finally:
-            self._lock.release()
-
-    return cast(Method, call)
 
 
 class OnlineStream:

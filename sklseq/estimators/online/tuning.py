@@ -254,11 +254,13 @@ def _other(name: str, report: LatencyReport) -> float:
 
 
 def _held_out(decoder: OnlineDecoder, X: Any, y: Any, cv: Any) -> list[tuple[HeldOut, tuple]]:
-    # For each fold the potentials of its test sequences, and (X, y, labels) for a scorer.
+    # For each fold the potentials of its test sequences, and (X, y, fitted decoder) for a scorer.
     X, y = as_list(X), y if y is None else list(y)
-    if isinstance(decoder.estimator, FrozenEstimator):
+    frozen = isinstance(decoder.estimator, FrozenEstimator)
+    if not (frozen and y is None):
+        check_counts(len(X), "none" if y is None else len(y))
+    if frozen:
         return [_scored(copy(decoder), X, y)]
-    check_counts(len(X), "none" if y is None else len(y))
     rows = np.array([len(labels) > 0 for labels in y], dtype=bool)
     folds = []
     for train, test in read_folds(cv, np.zeros(len(y)), rows, rows):
@@ -268,7 +270,7 @@ def _held_out(decoder: OnlineDecoder, X: Any, y: Any, cv: Any) -> list[tuple[Hel
 
 
 def _scored(decoder: OnlineDecoder, X: Any, y: Any) -> tuple[HeldOut, tuple]:
-    return HeldOut(*potentials_and_delay(decoder, X)), (X, y, decoder.classes_)
+    return HeldOut(*potentials_and_delay(decoder, X)), (X, y, decoder)
 
 
 def _rule(decoder: OnlineDecoder, cost: float, delay: int) -> OnlineRule:
@@ -288,23 +290,24 @@ def _report(parts: list[HeldOut], rule: OnlineRule, n_jobs: int | None) -> Laten
 
 class _Known(TransformerMixin, BaseEstimator):
     # Replaces both steps of a pipeline for scorers: the transformer, which has the receptive field,
-    # and the tagger, which returns the known potentials of one X.
-    def __init__(self, part: HeldOut, classes: np.ndarray):
-        self.part, self.classes_ = part, classes
+    # and the tagger, which returns the known potentials of the fold's X. The decoder of the fold
+    # computes those of any other X, such as a part of it.
+    def __init__(self, part: HeldOut, X: Any, decoder: OnlineDecoder):
+        self.part, self.X, self.decoder, self.classes_ = part, X, decoder, decoder.classes_
         self.receptive_field = (0, part.delay)
 
     def transform(self, X: Any) -> Any:
         return X
 
     def potentials(self, X: Any) -> Potentials:
-        return self.part.potentials
+        return self.part.potentials if X is self.X else potentials_and_delay(self.decoder, X)[0]
 
 
 def _score(decoder: OnlineDecoder, cost: float, folds: list, scorer: Callable[..., float]) -> float:
     scores = []
-    for part, (X, y, classes) in folds:
+    for part, (X, y, fitted) in folds:
         known = clone(decoder).set_params(latency_cost=cost)
-        known.estimator_ = make_pipeline(_Known(part, classes), _Known(part, classes))
+        known.estimator_ = make_pipeline(_Known(part, X, fitted), _Known(part, X, fitted))
         scores.append(read_number(scorer(known, X, y)))
         if not np.isfinite(scores[-1]):
             raise ValueError(

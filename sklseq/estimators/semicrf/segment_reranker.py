@@ -12,7 +12,13 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.checks import check_number, is_number
-from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter, set_fitted
+from sklseq._lib.estimator import (
+    LabellerBase,
+    as_fitted,
+    clone_part,
+    fitted_parameter,
+    set_fitted,
+)
 from sklseq.data.segment_labels import (
     Span,
     check_segment_lists,
@@ -20,9 +26,9 @@ from sklseq.data.segment_labels import (
     labels_to_segments,
     segments_to_labels,
 )
-from sklseq.data.sequences import check_sample_weight, training_weights
+from sklseq.data.sequences import check_sample_weight
 from sklseq.data.types import ArrayLike, ColumnsLike, LabelsLike, SequencesLike, ValidLike
-from sklseq.estimators.folds import as_list, take
+from sklseq.estimators.folds import as_list, of_positive_weight, take
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
 from sklseq.estimators.semicrf.segment_source import read_potentials
 from sklseq.estimators.semicrf.semicrf_segmenter import SemiCRFSegmenter
@@ -143,7 +149,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         """
         self._check_parameters()
         check_segment_lists(y)
-        X, y, weights = _of_positive_weight(as_list(X), list(y), sample_weight)
+        X, y, weights = of_positive_weight(as_list(X), list(y), sample_weight)
         base = self._base()
         truth = _segments_of(y, last_step(unwrap(base, fitted=False))[0].outside)
         if self.cv > len(y):
@@ -212,16 +218,16 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
 
     def _tokens(self, X: Any) -> list:
         # The strings of each sequence, or None.
-        if not fitted_parameter(self, "text"):
+        if not self.text:
             return [None] * len(X)
         columns = _columns.read_columns(X)
-        name = _columns.select_columns(fitted_parameter(self, "columns"), columns)[0]
+        name = _columns.select_columns(self.columns, columns)[0]
         return [list(map(str, _columns.column_list(x))) for x in columns.raw(name)]
 
     def _fit_texts(
         self, tokens: list, truth: list, which: np.ndarray, weights: np.ndarray | None
     ) -> Pipeline | None:
-        if not fitted_parameter(self, "text"):
+        if not self.text:
             return None
         some = None if weights is None else weights[which]
         return fit_texts(take(tokens, which), take(truth, which), some)
@@ -229,8 +235,8 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
     def _candidates(self, model: Any, texts: Pipeline | None, X: Any, tokens: list) -> list:
         # (segmentations, their scores, their features as dicts) of each sequence.
         segmenter, rows = last_step(model, X)
-        best = segmenter.predict_nbest(rows, int(fitted_parameter(self, "n_candidates")))
-        functions = fitted_parameter(self, "functions") or []
+        best = segmenter.predict_nbest(rows, int(self.n_candidates))
+        functions = self.functions or []
         likely = texts_log_proba(texts, tokens, [found for found, _ in best])
         lists = []
         for x, words, (found, scores), values in zip(X, tokens, best, likely):
@@ -248,7 +254,8 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         X = as_list(X)
         if not len(X):
             return []
-        lists = self._candidates(self.estimator_, self.text_model_, X, self._tokens(X))
+        fitted = as_fitted(self)
+        lists = fitted._candidates(self.estimator_, self.text_model_, X, fitted._tokens(X))
         features = self.vectorizer_.transform([row for _, _, rows in lists for row in rows])
         scores = np.concatenate([scores for _, scores, _ in lists]) + features @ self.coef_
         offsets = _offsets(lists)
@@ -354,11 +361,11 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         """
         answers = []
         for found, log_proba in self._ranked(X):
-            proba = np.exp(log_proba).tolist()
-            answers.append([
-                Span(*segment, min(1.0, sum(p for p, c in zip(proba, found) if segment in c)))
-                for segment in found[0]
-            ])  # fmt: skip
+            proba = dict.fromkeys(found[0], 0.0)
+            for p, candidate in zip(np.exp(log_proba).tolist(), found):
+                for segment in proba.keys() & set(candidate):
+                    proba[segment] += p
+            answers.append([Span(*segment, min(1.0, p)) for segment, p in proba.items()])
         return answers
 
     def score(
@@ -382,19 +389,6 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         if not check_sample_weight(sample_weight, len(true)).any():
             raise nothing_to_score()
         return float(span_f1(true, self.predict(X), sample_weight=sample_weight))
-
-
-def _of_positive_weight(
-    X: Any, y: list, sample_weight: ArrayLike | None
-) -> tuple[Any, list, np.ndarray | None]:
-    # X, y and weights without sequences of weight 0.
-    if sample_weight is None:
-        return X, y, None
-    weights = training_weights(sample_weight, len(y))
-    kept = np.flatnonzero(weights)
-    if len(kept) < len(y):
-        X, y, weights = take(X, kept), take(y, kept), weights[kept]
-    return X, y, weights
 
 
 def _segments_of(y: Any, outside: str | None) -> list[list[tuple[int, int, str]]]:

@@ -661,7 +661,7 @@ class SemiCRFSegmenter(
         if fitted_parameter(self, "loss") == "hinge":
             return [[Span(*segment, None) for segment in one] for one in segments]
         proba = [p.tolist() for p in self.predict_segment_proba(X, segments)]
-        return [[Span(*s, p) for s, p in zip(*pair)] for pair in zip(segments, proba)]
+        return [[Span(*s, min(p, 1.0)) for s, p in zip(*pair)] for pair in zip(segments, proba)]
 
     def explain(
         self,
@@ -736,7 +736,7 @@ class SemiCRFSegmenter(
         size = gold.stop - gold.start
         terms[unseen | (limits[codes] > 0) & (size > limits[codes])] = -np.inf
         np.add.at(score, gold.sequence, terms)
-        return score
+        return np.minimum(score, 0)  # a sum above 0 is rounding
 
     def predict_nbest(self, X: SequencesLike, n: int = 10) -> list:
         """The ``n`` best segmentations of each sequence, with their log-probabilities.

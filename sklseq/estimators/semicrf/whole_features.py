@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import product
 from math import log2
 from typing import Any
 
@@ -41,9 +42,11 @@ def _of_labels(labels: list) -> Iterator[str]:
         yield f"next={label}>{after}"
     for label, n in Counter(labels).items():
         yield f"times={label}:{min(n, MOST)}"
-    pairs = {(label, later) for k, label in enumerate(labels) for later in labels[k + 1 :]}
-    for label, later in pairs:
-        yield f"order={label}<{later}"
+    first = {label: k for k, label in reversed([*enumerate(labels)])}
+    last = {label: k for k, label in enumerate(labels)}
+    for label, later in product(first, last):
+        if first[label] < last[later]:
+            yield f"order={label}<{later}"
 
 
 def _of_segment(segment: tuple, tokens: list | None) -> Iterator[str]:

@@ -213,9 +213,9 @@ def read_content(content: Any) -> LabelledRows:
 
 def _owned(rows: LabelledRows) -> LabelledRows:
     # A shard that is kept must not share memory that its function may fill again.
-    if rows.attributes is not None:  # vectorised, which made new arrays
-        return rows
-    return rows._replace(X=deepcopy(rows.X), weights=rows.weights.copy())
+    vectorised = rows.attributes is not None  # which made new arrays
+    X = rows.X if vectorised else deepcopy(rows.X)
+    return rows._replace(X=X, weights=rows.weights.copy())
 
 
 def _partially_labelled(

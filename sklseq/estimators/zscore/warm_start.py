@@ -51,12 +51,11 @@ class Ray:
             coef = np.where(dropped.reshape(coef.shape), 0, coef)
         if not crf.all_possible_transitions:
             transition = np.where(seen.transition | ~np.isfinite(transition), transition, 0)
-        finite = np.where(np.isfinite(transition), transition, 0)
         square = np.square(coef).sum() if square is None else square
-        self.ridge = 2 * crf.l2 * (square + np.square(finite).sum())
-        self.slope = crf.l1 * (np.abs(coef).sum() + np.abs(finite).sum())
-        self.chain = {"start": crf.start_.astype(float), "end": crf.end_.astype(float)}
-        self.transition, self.finite = transition, finite
+        self.scores = transition, crf.start_.astype(float), crf.end_.astype(float)
+        self.finite = [np.where(np.isfinite(x), x, 0) for x in self.scores]
+        self.ridge = 2 * crf.l2 * (square + sum(np.square(x).sum() for x in self.finite))
+        self.slope = crf.l1 * (np.abs(coef).sum() + sum(np.abs(x).sum() for x in self.finite))
         # A sample: every k-th sequence represents k sequences.
         chosen = np.arange(0, len(X), 1 + X.n_rows // ROWS)
         part, kept = X[chosen], np.repeat(np.isin(np.arange(len(X)), chosen), X.lengths)
@@ -65,21 +64,27 @@ class Ray:
         fraction = weights[chosen].sum() / weights.sum()
         self.weights = weights[chosen] / fraction if fraction > 0 else weights[chosen]
         self.row_weights = np.repeat(self.weights, part.lengths)
+        self.first, self.last, self.after = row_positions(self.offsets)
         self.observed = self._observed()
 
     def _observed(self) -> float:
-        after = row_positions(self.offsets)[2]
-        rows = self.emission[np.arange(len(self.codes)), self.codes]
-        pairs = self.finite[self.codes[after - 1], self.codes[after]]
-        return float(self.row_weights @ rows + self.row_weights[after] @ pairs)
+        codes, weights, (transition, start, end) = self.codes, self.row_weights, self.finite
+        score = weights @ self.emission[np.arange(len(codes)), codes]
+        score += weights[self.after] @ transition[codes[self.after - 1], codes[self.after]]
+        score += weights[self.first] @ start[codes[self.first]]
+        return float(score + weights[self.last] @ end[codes[self.last]])
 
     def derivative(self, k: float) -> float:
         """f'(k)."""
+        transition, start, end = (k * x for x in self.scores)
         found = forward_backward(
-            k * self.emission, k * self.transition, self.offsets, weights=self.weights, **self.chain
+            k * self.emission, transition, self.offsets, start=start, end=end, weights=self.weights
         )
-        expected = self.row_weights @ np.einsum("tj,tj->t", found.marginals, self.emission)
-        expected += np.vdot(found.pairwise, self.finite)
+        p, weights, (transition, start, end) = found.marginals, self.row_weights, self.finite
+        expected = weights @ np.einsum("tj,tj->t", p, self.emission)
+        expected += np.vdot(found.pairwise, transition)
+        expected += weights[self.first] @ (p[self.first] @ start)
+        expected += weights[self.last] @ (p[self.last] @ end)
         return float(expected) - self.observed + k * self.ridge + self.slope
 
 

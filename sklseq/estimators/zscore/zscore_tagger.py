@@ -727,7 +727,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
                 rows = self._read(X)
                 check_not_empty(rows)
                 scale = best_scale(crf, rows, y, training_weights(sample_weight, len(rows)))
-        crf.coef_, crf.transition_ = scale * crf.coef_, scale * crf.transition_
+        for name in ("coef_", "transition_", "start_", "end_"):
+            setattr(crf, name, scale * getattr(crf, name))
         return crf.set_output(predict="list" if gives_lists(self) else "array")
 
     def _check_start(self, X: Any, y: Any, scale: Any) -> None:
