@@ -64,11 +64,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(args, str(error).replace("; give the", "; give by --encoding the"))
         return 1
     except FormatError as error:
-        _say(args, str(error).replace("give the separator", "give by --separator the separator"))
+        text = str(error).replace("give the separator", "give by --separator the separator")
+        _say(args, text.replace("by comment=", "by --comment"))
         return 1
     except (ValueError, TypeError, ImportError, OSError) as error:
         if isinstance(error, OSError) and error.strerror:
-            _say(args, f"{error.filename or 'standard input or output'}: {error.strerror}")
+            place = "standard input or output" if error.filename is None else error.filename
+            _say(args, f"{place or repr(place)}: {error.strerror}")
         else:
             _say(args, str(error))
         return 1
@@ -171,7 +173,8 @@ def _add_tag(commands: Any) -> None:
     tag.add_argument("--labels", action="store_true", help="write only labels, one sequence a line")
     tag.add_argument(
         "--confidence", action="store_true",
-        help="a column with the probability of the predicted label, in front of the labels",
+        help="a column with the probability of the predicted label, or segment, in front of the "
+        "labels",
     )  # fmt: skip
     tag.set_defaults(run=_tag)
 
@@ -215,10 +218,13 @@ def _add_input(command: Any) -> None:
         help="between columns, such as , or tab; default: tab, or spaces and tabs",
     )  # fmt: skip
     command.add_argument("--encoding", type=_encoding, default="utf-8", help="default utf-8")
+    command.add_argument(
+        "--comment", metavar="START", help="skip lines of a column file that start with it"
+    )  # fmt: skip
 
 
 def _names(text: str) -> list[str]:
-    names = text.split(",")
+    names = [name.strip() for name in text.split(",")]
     if "" in names:
         raise argparse.ArgumentTypeError(f"must be names separated by commas; got {text!r}")
     return names
@@ -475,6 +481,8 @@ def _tag(args: argparse.Namespace) -> None:
             f"{args.model} reads the columns {', '.join(columns)}, and text has words only; give "
             "a column file, without --text."
         )
+    if args.text and args.comment is not None:
+        raise UsageError("--comment is for column files, and --text reads text; drop one.")
     output = _Output(args)
     batches = _read_text(args, columns[0]) if args.text else _read(args, columns)
     for k, batch in enumerate(batches):
@@ -484,21 +492,39 @@ def _tag(args: argparse.Namespace) -> None:
                 _add_confidence(args.model, model, batch.X, predicted)
             output.write(batch, predicted)
         except ValueError as error:
-            where = f" Sequence 0 is that of line {batch.line} of {args.file}." if k else ""
+            where = f" Sequence 0 is that of line {batch.line} of {_name(args.file)}." if k else ""
             raise ValueError(f"{error}{where}") from error
     output.close()
 
 
 def _add_confidence(path: str, model: Any, X: list, predicted: list) -> None:
-    """Add a column with the probabilities of the predicted labels."""
-    if _is_segmenter(model) or not hasattr(model, "predict_proba"):
+    """Add a column with the probabilities of the predicted labels, or of whole segments."""
+    if not hasattr(model, "predict_proba"):
         raise ValueError(
-            f"{path} has no probabilities of labels; give a CRFTagger, or leave out --confidence."
+            f"{path} has no probabilities of labels; give a CRFTagger or a SemiCRFSegmenter "
+            "trained by likelihood, or leave out --confidence."
         )
-    known = {str(label): k for k, label in enumerate(model.classes_)}
-    for x, p, labels in zip(X, model.predict_proba(X), predicted):
-        codes = [known[str(label)] for label in labels]
-        x["confidence"] = [f"{p[t, code]:.4f}" for t, code in enumerate(codes)]
+    found = model.predict_proba(X)
+    if _is_segmenter(model):
+        columns = _confidence_of_segments(model, X, found)
+    else:
+        known = {str(label): k for k, label in enumerate(model.classes_)}
+        codes = ([known[str(label)] for label in labels] for labels in predicted)
+        columns = [p[range(len(c)), c].tolist() for p, c in zip(found, codes)]
+    for x, column in zip(X, columns):
+        x["confidence"] = [f"{value:.4f}" for value in column]
+
+
+def _confidence_of_segments(model: Any, X: list, found: list) -> list[list[float]]:
+    """Probability of the whole segment of each token; elsewhere that of no segment."""
+    from sklseq.inspection import spans
+
+    outside = model.classes_.tolist().index("O") if "O" in model.classes_ else 0
+    columns = [p[:, outside].tolist() for p in found]
+    for column, segments in zip(columns, spans(model, X)):
+        for start, stop, _, probability in segments:
+            column[start:stop] = [probability] * (stop - start)
+    return columns
 
 
 def _is_segmenter(model: Any) -> bool:
@@ -587,7 +613,7 @@ def _evaluate(args: argparse.Namespace) -> None:
             y = [labels for batch in batches for labels in batch.y or ()]
         if y is None:
             raise ValueError(
-                f"{args.file} has only the {len(columns)} columns that {args.model} reads; add "
+                f"{_name(args.file)} has only the columns that {args.model} reads; add "
                 "the true label as the last column."
             )
         predicted = [[str(label) for label in labels] for labels in _labels_of(model, X)]
@@ -608,15 +634,15 @@ def _last_two(args: argparse.Namespace) -> tuple[list, list]:
     X, _ = _read_filled(args, args.file, label=None)
     if len(X[0]) < 2:
         raise ValueError(
-            f"{args.file} has one column; the last two must be the true and the predicted label, "
-            "or give a model by -m."
+            f"{_one_column(args, args.file)}; the last two must be the true and the predicted "
+            "label, or give a model by -m."
         )
     columns = [list(x.values()) for x in X]
     y, predicted = [c[-2] for c in columns], [c[-1] for c in columns]
     if not set().union(*y) & set().union(*predicted):
         raise ValueError(
-            f"The last two columns of {args.file} have no label in common; tag the file first, or "
-            "give a model by -m."
+            f"The last two columns of {_name(args.file)} have no label in common; tag the file "
+            "first, or give a model by -m."
         )
     return y, predicted
 
@@ -691,9 +717,16 @@ def _read(args: argparse.Namespace, columns: list[str]) -> Iterator[_Sequences]:
             n_found = len(batch.sequences[0])
             if n_found not in (n, n + 1):
                 raise ValueError(
-                    f"{args.file} has {n_found} column{'s' * (n_found != 1)}, and {args.model} "
-                    f"reads {n} ({', '.join(columns)}) with or without a label as the last column; "
-                    "give these."
+                    f"{_name(args.file)} has {n_found} column{'s' * (n_found != 1)}, and "
+                    f"{args.model} reads {n} ({', '.join(columns)}) with or without a label as the "
+                    "last column; give these."
+                )
+            if is_empty and n_found == 1 and args.separator not in (None, " "):
+                warnings.warn(
+                    f"{_one_column(args, args.file)}, and each line is read as a token; if that is "
+                    "wrong, give another separator by --separator.",
+                    UserWarning,
+                    stacklevel=2,
                 )
             y = [table[n] for table in batch.sequences] if n_found > n else None
             X = [dict(zip(columns, table)) for table in batch.sequences]
@@ -723,8 +756,8 @@ def _read_filled(args: argparse.Namespace, file: str, **options: Any) -> tuple[l
         X, y = read_conll(_source(file), **options, **_format(args))
     except OneColumnError as error:
         raise ValueError(
-            f"{file} has one column; give a file with columns of tokens and the label as the last "
-            "column, or the separator by --separator."
+            f"{_one_column(args, file)}; give a file with columns of tokens and the label as the "
+            f"last column, or {'another' if args.separator else 'the'} separator by --separator."
         ) from error
     _check_filled(X, file)
     return X, y
@@ -732,7 +765,16 @@ def _read_filled(args: argparse.Namespace, file: str, **options: Any) -> tuple[l
 
 def _check_filled(X: list, file: str) -> None:
     if not X:
-        raise ValueError(f"{file} holds no sequences; give a file with labelled tokens.")
+        raise ValueError(f"{_name(file)} holds no sequences; give a file with labelled tokens.")
+
+
+def _name(file: str) -> str:
+    return "standard input" if file == "-" else file
+
+
+def _one_column(args: argparse.Namespace, file: str) -> str:
+    cut = f" if lines are cut at {args.separator!r}" if args.separator else ""
+    return f"{_name(file)} has one column{cut}"
 
 
 def _source(file: str) -> Any:
@@ -749,7 +791,7 @@ def _open_stream(name: str) -> Any:
 
 
 def _format(args: argparse.Namespace) -> dict[str, Any]:
-    return {"separator": args.separator, "encoding": args.encoding}
+    return {"separator": args.separator, "encoding": args.encoding, "comment": args.comment}
 
 
 if __name__ == "__main__":

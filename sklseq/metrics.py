@@ -173,12 +173,17 @@ def _align(
 
 
 def _mean(right: NDArray[np.bool_], weight: NDArray[np.float64], what: str) -> float:
-    if not weight.sum() > 0:
+    if not weight.any():
         raise ValueError(
             f"Accuracy over no {what} is undefined; pass sequences that have labels, with at least "
             "one positive weight."
         )
-    return float(np.average(right, weights=weight))
+    return float(np.average(right, weights=weight / _unit(weight)))
+
+
+def _unit(weight: NDArray[np.float64]) -> float:
+    """The power of two below the largest weight: divided by it, weights have a finite sum."""
+    return float(np.ldexp(1.0, np.frexp(weight.max(initial=0))[1] - 1))
 
 
 # ------------------------------------------------------------------------------------- spans
@@ -202,7 +207,7 @@ class SpanScores(NamedTuple):
     precision: float | NDArray[np.float64]
     recall: float | NDArray[np.float64]
     f1: float | NDArray[np.float64]
-    support: int | NDArray[np.int64]
+    support: float | NDArray[Any]
 
 
 class _SpanCounts(NamedTuple):
@@ -210,6 +215,7 @@ class _SpanCounts(NamedTuple):
     right: NDArray[np.int64]  # (n_types,) spans with the same rows and type on both sides
     predicted: NDArray[np.int64]  # (n_types,)
     true: NDArray[np.int64]  # (n_types,)
+    unit: float = 1  # of the three, if sequences have weights
 
 
 def span_precision_recall_fscore_support(
@@ -268,8 +274,9 @@ def span_precision_recall_fscore_support(
 
         precision = right / predicted,  recall = right / true,  F1 = 2 right / (predicted + true).
 
-    ``mode="conlleval"`` has the rules of the evaluation script of that name [1]_. With
-    ``mode="strict"`` scores equal those of seqeval [2]_, except under IOE1, where seqeval does not
+    ``mode="conlleval"`` has the rules of the evaluation script of that name [1]_ and of the default
+    mode of seqeval [2]_, which does not read L and U of BILOU; here these mean E and S. With
+    ``mode="strict"`` scores equal those of seqeval, except under IOE1, where seqeval does not
     follow the scheme: here ``E-x I-x`` are two spans, as ``I-x B-x`` are under IOB1. F1 = 0 where a
     type occurs on one side only, for any `zero_division`.
 
@@ -374,6 +381,11 @@ def _count_spans(
     pred = _find(flat_pred, offsets, scheme, "y_pred")
     types = sorted({*true.types, *pred.types})
     type_true, type_pred = (_recode(spans, types) for spans in (true, pred))
+    unit: float = 1
+    if weight is not None:
+        unit = _unit(weight[np.concatenate([true.start, pred.start])])
+        with np.errstate(over="ignore"):  # of weights without spans
+            weight = weight / unit
     # At most one span begins at a row, so predicted spans are looked up by their first row.
     stop_at = np.zeros(len(flat_true), dtype=np.int64)
     type_at = np.zeros(len(flat_true), dtype=np.int64)
@@ -385,7 +397,8 @@ def _count_spans(
         return np.bincount(type_, of_spans, minlength=len(types))
 
     n_right = count(type_true[right], true.start[right])
-    return _SpanCounts(types, n_right, count(type_pred, pred.start), count(type_true, true.start))
+    n_pred, n_true = count(type_pred, pred.start), count(type_true, true.start)
+    return _SpanCounts(types, n_right, n_pred, n_true, unit)
 
 
 def _find(flat: NDArray, offsets: NDArray[np.int64], scheme: str | None, name: str) -> Spans:
@@ -412,25 +425,27 @@ def _select(counts: _SpanCounts, labels: Sequence[str] | None) -> _SpanCounts:
             f"labels must name at least one span type that occurs, of {sorted(position)}; got "
             f"{list(labels)!r} (types such as 'PER', not labels such as 'B-PER')."
         )
-    chosen = [position.get(label, -1) for label in labels]
-    padded = (np.append(count, 0)[chosen] for count in counts[1:])  # index -1 is the appended zero
-    return _SpanCounts(list(labels), *padded)
+    chosen = [position.get(label, -1) for label in labels]  # -1: the appended zero
+    right, predicted, true = (np.append(count, 0)[chosen] for count in counts[1:4])
+    return _SpanCounts(list(labels), right, predicted, true, counts.unit)
 
 
 def _scores(
     counts: _SpanCounts, average: str | None, zero_division: float, beta: float = 1.0
 ) -> SpanScores:
-    _, right, predicted, true = counts
+    _, right, predicted, true, unit = counts
     if average == "micro":
-        right, predicted, true = (count.sum(keepdims=True) for count in counts[1:])
+        right, predicted, true = (count.sum(keepdims=True) for count in counts[1:4])
     precision = _divide(right, predicted, zero_division)
     recall = _divide(right, true, zero_division)
     f1 = _divide((1 + beta**2) * right, predicted + beta**2 * true, zero_division)
+    with np.errstate(over="ignore"):  # the support may be infinite
+        support, total = true * unit, true.sum() * unit
     if average is None:
-        return SpanScores(precision, recall, f1, true)
+        return SpanScores(precision, recall, f1, support)
     weight = true if average == "weighted" else np.ones(len(true))
     p, r, f = (_average(score, weight, zero_division) for score in (precision, recall, f1))
-    return SpanScores(p, r, f, true.sum().item())
+    return SpanScores(p, r, f, total.item())
 
 
 def _divide(above: NDArray, below: NDArray, zero_division: float) -> NDArray[np.float64]:
@@ -641,7 +656,8 @@ def span_report(
         As a dictionary, ``report[row][column]`` with the types, ``"micro avg"``, ``"macro avg"``
         and ``"weighted avg"`` as rows, and ``"precision"``, ``"recall"``, ``"f1-score"`` and
         ``"support"`` as columns; ``report["token accuracy"]`` has ``"accuracy"`` and
-        ``"support"``, the number of rows, unless segments are given.
+        ``"support"``, the number of rows, unless segments are given. Scores that divide by zero
+        are 0, the accuracy of no rows among them.
 
     Examples
     --------
@@ -668,8 +684,11 @@ def span_report(
     accuracy = None
     if not any(_which_segments(y_true, y_pred)):
         lengths = [len(labels) for labels in y_true]
-        n_rows = sum(lengths) if sample_weight is None else np.dot(sample_weight, lengths).item()
-        accuracy = token_accuracy(y_true, y_pred, sample_weight=sample_weight), n_rows
+        with np.errstate(over="ignore"):
+            weights = np.ones(len(lengths), int) if sample_weight is None else sample_weight
+            n_rows = np.dot(weights, lengths).item()
+        right = token_accuracy(y_true, y_pred, sample_weight=sample_weight) if n_rows else 0.0
+        accuracy = right, n_rows
     if output_dict:
         return _report_dict({**rows, **averages}, accuracy)
     return _report_text(rows, averages, accuracy, digits)

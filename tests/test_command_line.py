@@ -32,6 +32,7 @@ from sklseq.__main__ import main
 from sklseq._lib.drafts import draft
 from sklseq.datasets import make_contacts, read_conll, write_conll
 from sklseq.datasets._conll_batches import conll_batches
+from sklseq.deployment import input_columns
 from sklseq.features import (
     SegmentFeatures,
     TemplateFeatures,
@@ -39,6 +40,7 @@ from sklseq.features import (
     WindowFeatures,
     column_features,
 )
+from sklseq.inspection import spans
 from sklseq.metrics import sequence_accuracy, span_report, token_accuracy
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,6 +67,7 @@ def files(tmp_path_factory):
     (folder / "latin").write_bytes(b"a\nna\xefve\n")
     (folder / "utf16").write_bytes("a O\n".encode("utf-16"))
     (folder / "tokens.txt").write_text("a\nb\n")
+    (folder / "comment").write_text("# names and more\n" + (folder / "words.txt").read_text())
     (folder / "commas").write_text("a,O\nb,O\n")
     (folder / "tab_first").write_text("a\tO\nb O\n")
     (folder / "empty").write_text("\n\n")
@@ -73,9 +76,9 @@ def files(tmp_path_factory):
     margin = make_pipeline(TemplateFeatures(columns=["w", "newline"]), HMSVMTagger(max_iter=2))
     (folder / "margin").write_bytes(pickle.dumps(margin.fit(X, y)))
     segments = make_pipeline(SegmentFeatures(columns="w", max_length=4), SemiCRFSegmenter(tol=0.1))
-    spans = [labels_to_segments(labels) for labels in y[:6]]
+    triples = [labels_to_segments(labels) for labels in y[:6]]
     (folder / "segments").write_bytes(
-        pickle.dumps(segments.fit([{"w": x["w"]} for x in X[:6]], spans))
+        pickle.dumps(segments.fit([{"w": x["w"]} for x in X[:6]], triples))
     )
     return folder
 
@@ -303,6 +306,47 @@ def test_confidence_is_the_probability_of_the_label(run, files):
     assert exported[0] == 0
 
 
+def test_confidence_of_segments_is_that_of_the_whole_segment(run, files):
+    X, _ = read(files, "words.txt", ["w"])
+    model = pickle.loads((files / "segments").read_bytes())
+    code, out, _ = run("tag -m segments --confidence words.txt")
+    assert code == 0
+    found = [[line.split()[-3] for line in one.splitlines()] for one in out.split("\n\n")[:-1]]
+    outside = model.classes_.tolist().index("O")
+    for column, p, segments in zip(found, model.predict_proba(X), spans(model, X), strict=True):
+        expected = [f"{value:.4f}" for value in p[:, outside]]
+        for start, stop, _, probability in segments:
+            expected[start:stop] = [f"{probability:.4f}"] * (stop - start)
+        assert column == expected
+    assert any(stop - start > 1 for one in spans(model, X) for start, stop, _, _ in one)
+
+
+def test_standard_input_is_named(run):
+    assert "standard input has 1 column, and two reads 2 (w, newl" in run("tag -m two", b"a\n")[2]
+
+
+def test_comments_are_skipped(run):
+    for command in ("tag -m one", "evaluate -m one"):
+        assert run(f"{command} --comment '#' comment") == run(f"{command} words.txt")
+    assert run("train -m seen --set max_iter=3 --comment '# n' comment")[0] == 0
+
+
+def test_names_of_columns_may_follow_blanks(run, files):
+    assert run("train -m seen --set max_iter=3 --columns 'w, newline' train.txt")[0] == 0
+    assert input_columns(pickle.loads((files / "seen").read_bytes())) == ["w", "newline"]
+
+
+def test_a_separator_that_does_not_occur_is_named(run):
+    plain = run("tag -m one", b"a b\n")
+    for separator in ("\\t", ";"):
+        message = f"standard input has one column if lines are cut at '{separator}', and each"
+        warnings.simplefilter("always")
+        code, _, err = run(f"tag -m one --separator '{separator}'", b"a b\n")
+        assert (code, message in err) == (0, True)
+    assert run("tag -m one --separator ' '", b"a b\n") == plain
+    assert not plain[2]
+
+
 @pytest.mark.parametrize("features", ["", "TemplateFeatures", "SegmentFeatures"])
 def test_segmenters_are_trained_on_iob2(run, files, features):
     X, y = read(files, "train.txt")
@@ -398,7 +442,9 @@ def test_an_error_of_the_model_names_the_line_of_its_batch(files, run, monkeypat
     in_blocks(monkeypatch, 3)
     code, out, err = run("tag -m any", b"A\n" + b"\n" * 12 + b"B\n\n\n\n")
     assert (code, out) == (1, "A O\n\n")
-    assert err == "sklseq tag: Sequence 0 is wrong. Sequence 0 is that of line 14 of -.\n"
+    assert (
+        err == "sklseq tag: Sequence 0 is wrong. Sequence 0 is that of line 14 of standard input.\n"
+    )
 
 
 def test_columns_are_answered_while_they_are_written(files):
@@ -441,7 +487,7 @@ def test_columns_are_answered_while_they_are_written(files):
         (
             "train -m m tab_first",
             1,
-            "but got 1 in 'b O'; repair the line, or give by --separator the",
+            "but got 1 in 'b O'; repair this line or line 1, 'a\\tO', or give by --sep",
         ),
         ("train -m m --encoding utf-9 words.txt", 2, "'utf-9' is not the name of an encoding"),
         ("train -m m --features TokenFeatures --templates templates words.txt", 2, "leave one"),
@@ -477,7 +523,14 @@ def test_columns_are_answered_while_they_are_written(files):
         ("tag -m one ragged", 1, "If its lines are text, add --text."),
         ("tag -m two --confidence --labels plain.txt", 2, "--labels writes no columns; drop one"),
         ("tag -m margin --confidence plain.txt", 1, "has no probabilities of labels"),
-        ("tag -m segments --confidence words.txt", 1, "has no probabilities of labels"),
+        ("tag -m one --text --comment x words.txt", 2, "--comment is for column files, and --te"),
+        ("train -m m comment", 1, "comment, line 1: expected 2 columns, as in the lines after it,"),
+        ("tag -m one comment", 1, "remove it, skip comments by --comment, or give by --separator"),
+        ("train -m m --separator | words.txt", 1, "column if lines are cut at '|'; give a file wi"),
+        ("train -m m --separator | words.txt", 1, "last column, or another separator by --separat"),
+        ("evaluate --separator | words.txt", 1, "has one column if lines are cut at '|'; the last"),
+        ("train -m '' words.txt", 1, "path is empty; give the name of a file."),
+        ("tag -m one ''", 1, "'': No such file or directory"),
         ("evaluate -m two plain.txt", 1, "add the true label as the last column"),
         ("evaluate --mode strict --scheme iob2 words.txt", 1, "is not a span label"),
         ("inspect -m one.sklseq", 1, "exported model"),

@@ -171,6 +171,42 @@ def test_spans_agree_with_seqeval(classes, n_wrong):
                 assert_allclose(value, reference, rtol=EXACT, atol=0)
 
 
+SCHEMES = {
+    "iob1": "BI", "iob2": "BI", "ioe1": "IE", "ioe2": "IE", "iobes": "BIES", "bilou": "BILU",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.filterwarnings("ignore:.* seems not to be NE tag")
+def test_where_scores_equal_those_of_seqeval(scheme, strict):
+    """What the page on migration says: not in the default mode for BILOU, nor in IOE1 if strict."""
+    ours = {"mode": "strict", "scheme": scheme} if strict else {}
+    theirs = {"scheme": getattr(seqeval_schemes, scheme.upper())} if strict else {}
+    peer = strict_seqeval if strict else seqeval
+    classes = ["O", *(f"{letter}-{type_}" for letter in SCHEMES[scheme] for type_ in "ab")]
+    different = 0
+    for seed in range(60):
+        pair = random_labels(seed, classes, n_wrong=seed % 3 * 0.3)
+        for average in (None, "micro", "macro", "weighted"):
+            got = span_precision_recall_fscore_support(*pair, average=average, **ours)
+            chosen = {"average": average, "zero_division": 0}
+            expected = peer.precision_recall_fscore_support(*pair, **chosen, **theirs)
+            different += not all(np.array_equal(a, b) for a, b in zip(got[3:], expected[3:]))
+            if (scheme, strict) in (("bilou", False), ("ioe1", True)):
+                continue
+            for value, reference in zip(got, expected):
+                assert_allclose(value, reference, rtol=EXACT)
+        if scheme == "bilou" and not strict:  # the letters of IOBES are what they mean here
+            turned = [
+                [[re.sub("^L", "E", re.sub("^U", "S", label)) for label in x] for x in y]
+                for y in pair
+            ]
+            expected = seqeval.f1_score(*turned, zero_division=0)
+            assert_allclose(span_f1(*pair), expected, rtol=EXACT)
+    assert bool(different) == ((scheme, strict) in (("bilou", False), ("ioe1", True)))
+
+
 def test_spans_agree_with_a_set_of_triples():
     """BILOU and bare prefixes, which seqeval does not read."""
     classes = ["O", "B", "I", "L", "U", "B-x", "I-x", "L-x", "U-x"]
@@ -320,6 +356,31 @@ def test_weights_count_spans_again():
     )
     with pytest.raises(ValueError, match=r"sample_weight\[1\] is -1"):
         span_f1([["O"], ["O"]], [["O"], ["O"]], sample_weight=[1, -1])
+
+
+@pytest.mark.parametrize("scale", [1e308, 1e-310, 5e-324])
+@pytest.mark.filterwarnings("error")
+def test_weights_may_have_any_scale(scale):
+    y_true, y_pred = random_labels(2, IOB2)
+    weight = (np.arange(len(y_true)) % 2).astype(float)
+    for score in (token_accuracy, sequence_accuracy):
+        expected = score(y_true, y_pred, sample_weight=weight)
+        assert_allclose(score(y_true, y_pred, sample_weight=weight * scale), expected, rtol=EXACT)
+    for average in (None, "micro", "macro", "weighted"):
+        expected, found = (
+            span_precision_recall_fscore_support(y_true, y_pred, sample_weight=one, average=average)
+            for one in (weight, weight * scale)
+        )
+        for value, reference in zip(found[:3], expected[:3]):
+            assert_allclose(value, reference, rtol=EXACT)
+    report = span_report(y_true, y_pred, sample_weight=weight * scale, output_dict=True)
+    assert_allclose(report["micro avg"]["f1-score"], span_f1(y_true[1::2], y_pred[1::2]))
+    assert (report["token accuracy"]["support"] == np.inf) == (scale == 1e308)
+
+
+def test_weights_of_sequences_without_spans_do_not_count():
+    y = [["B-a"], ["O"]]
+    assert span_f1(y, y, sample_weight=[1e-300, 1.7e308]) == 1
 
 
 @pytest.mark.parametrize("zero_division", [0.0, 1.0, np.nan])
@@ -476,8 +537,18 @@ def test_report_without_spans():
     report = span_report([["O", "O"]], [["O", "O"]], output_dict=True)
     assert report["token accuracy"] == {"accuracy": 1.0, "support": 2}
     assert set(report) == {"micro avg", "macro avg", "weighted avg", "token accuracy"}
-    with pytest.raises(ValueError, match=r"Accuracy over no rows is undefined"):
-        span_report([], [])
+
+
+@pytest.mark.parametrize("weight", [None, [0, 0]])
+@pytest.mark.parametrize("y", [[[], []], [["B-a"], ["O", "O"]], []])
+def test_a_report_of_nothing_has_zeros(y, weight):
+    weight = weight and weight[: len(y)]
+    if any(y) and weight is None:
+        return
+    report = span_report(y, y, output_dict=True, sample_weight=weight)
+    assert report.pop("token accuracy") == {"accuracy": 0, "support": 0}
+    assert {value for row in report.values() for value in row.values()} == {0}
+    assert span_report(y, y, sample_weight=weight).split()[-1] in ("0", "0.00")
 
 
 def test_report_as_dictionary_has_the_scores():

@@ -68,6 +68,8 @@ def file_name(path: Any) -> str:
             f"path must be the name of a file, a string or pathlib.Path; got {path!r:.40} "
             f"({type(path).__name__})."
         )
+    if not os.fspath(path):
+        raise ValueError("path is empty; give the name of a file.")
     return os.fspath(path)
 
 

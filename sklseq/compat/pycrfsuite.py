@@ -7,7 +7,7 @@ import contextlib
 import math
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -106,7 +106,7 @@ class ItemSequence:
     def items(self) -> list[dict[str, float]]:
         """The attributes of each item, with their weights.
 
-        An attribute that occurs twice in a collection is listed once, with weight 1, but
+        An attribute that occurs twice in an item is listed once, with its last weight, but
         :class:`Tagger` counts it twice, both as in python-crfsuite.
 
         Returns
@@ -116,8 +116,19 @@ class ItemSequence:
         from sklseq.features import DictFeatures
 
         features = DictFeatures()
-        items = [x if isinstance(x, Mapping) else dict.fromkeys(x, 1.0) for x in self.xseq]
-        return features.inverse_transform(features.fit_transform([items]))[0]
+        split = [list(_one_by_one(item)) for item in self.xseq]
+        found = features.inverse_transform(features.fit_transform(split))
+        return [{k: v for one in item for k, v in one.items()} for item in found]
+
+
+def _one_by_one(item: Any) -> Iterator[Any]:
+    """Yield items that hold one attribute of this item each."""
+    if not isinstance(item, Mapping):
+        yield from ([attribute] for attribute in item)
+        return
+    for key, value in item.items():
+        inner = isinstance(value, Iterable) and not isinstance(value, (str, bytes))
+        yield from ({key: one} for one in (_one_by_one(value) if inner else [value]))
 
 
 def _items(xseq: Any, deep: bool = True) -> list:

@@ -417,8 +417,9 @@ def row_positions(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarr
 def read_form(X: Any) -> tuple[str, Any]:
     """The form of the sequences of ``X``, and X as a list.
 
-    Forms are "packed" (X is returned as it is), "array", "sparse", "dicts" and "attributes". Empty
-    sequences fit any form; if all are empty the form is "empty".
+    Forms are "packed" (X is returned as it is), "array", "sparse", "dicts", perhaps with sequences
+    of attributes among them, and "attributes". Empty sequences fit any form; if all are empty the
+    form is "empty".
 
     Raises
     ------
@@ -435,6 +436,8 @@ def read_form(X: Any) -> tuple[str, Any]:
         this = _sequence_form(sequence, s)
         if form == "empty":
             form, first = this, s
+        elif {form, this} == {"dicts", "attributes"}:
+            form = "dicts"  # DictFeatures reads both, item by item
         elif this not in (form, "empty"):
             raise ValueError(
                 f"All sequences of X must have one form; sequence {first} holds {_FORMS[form]} "

@@ -70,6 +70,7 @@ class FirstLine(NamedTuple):
 
     name: str  # of the file
     number: int
+    line: str
     separator: str
     width: int
 
@@ -84,10 +85,17 @@ class FirstLine(NamedTuple):
     def _wrong_width(self, tokens: TokenLines) -> FormatError:
         widths = [len(_split_line(line, self.separator)) for line in tokens.lines]
         t = next(t for t, width in enumerate(widths) if width != self.width)
+        start = widths[: tokens.starts[1] if len(tokens.starts) > 1 else None]
+        expected, as_in = self.width, f"line {self.number}"
+        remedy = f"repair this line or line {self.number}, {shorten(self.line)!r}"
+        if tokens.numbers[0] == self.number and 2 * start.count(widths[t]) > len(start):
+            # The first line differs from most lines of its sequence: a comment, or names.
+            t, expected, as_in = 0, widths[t], "the lines after it"
+            remedy = "repair or remove it, skip comments by comment="
         return FormatError(
-            f"{self.name}, line {tokens.numbers[t]}: expected {self.width} "
-            f"column{'s' * (self.width > 1)}, as in line {self.number}, but got {widths[t]} in "
-            f"{shorten(tokens.lines[t])!r}; repair the line, or give the separator of the file."
+            f"{self.name}, line {tokens.numbers[t]}: expected {expected} "
+            f"column{'s' * (expected > 1)}, as in {as_in}, but got {widths[t]} in "
+            f"{shorten(tokens.lines[t])!r}; {remedy}, or give the separator of the file."
         )
 
 
@@ -180,6 +188,7 @@ def read_conll(
     first = first_line(name, tokens, separator)
     width = first.width
     if width == 1 and label in (0, -1) and columns is None:
+        list(first.split(tokens))  # names a line of another width
         raise OneColumnError(
             f"{name}, line {first.number}: {shorten(tokens.lines[0])!r} has one column, which is "
             "read as labels; give a file with columns of tokens before it, or say that it holds "
@@ -305,7 +314,7 @@ def first_line(name: str, tokens: TokenLines, separator: str | None) -> FirstLin
     """Return how the first of these lines is cut into cells."""
     line = tokens.lines[0]
     separator = separator or ("\t" if "\t" in line else " ")
-    return FirstLine(name, tokens.numbers[0], separator, len(_split_line(line, separator)))
+    return FirstLine(name, tokens.numbers[0], line, separator, len(_split_line(line, separator)))
 
 
 def warn_of_one_sequence(name: str, n_tokens: int, first: int, last: int) -> None:
@@ -372,8 +381,9 @@ def _column_names(name: str, columns: Sequence[str] | None, n_columns: int) -> l
     names = check_names(columns)
     if len(names) != n_columns:
         raise FormatError(
-            f"columns names {len(names)} columns ({', '.join(names)}), but {name} has {n_columns} "
-            "besides the label; name each of them once, or give the separator of the file."
+            f"columns names {len(names)} column{'s' * (len(names) != 1)} ({', '.join(names)}), but "
+            f"{name} has {n_columns} besides the label; name each of them once, or give the "
+            "separator of the file."
         )
     return names
 
@@ -443,6 +453,10 @@ def write_conll(
     The text is written to a temporary file in the same folder, which is then renamed: an
     interrupted call leaves the old file intact. Reading with the same `separator` and `docstart`
     restores the cells.
+
+    Lines end in LF on every system. For CRLF pass a file opened by ``open(path, "w",
+    newline="\\r\\n", encoding="utf-8")``; a file opened in text mode without ``newline`` has the
+    line ends of the system. `read_conll` reads them all.
 
     Examples
     --------

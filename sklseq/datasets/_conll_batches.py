@@ -46,7 +46,12 @@ class Batch(NamedTuple):
 
 
 def conll_batches(
-    file: str | IO[bytes], *, separator: str | None, encoding: str, block: int = _BLOCK
+    file: str | IO[bytes],
+    *,
+    separator: str | None,
+    encoding: str,
+    comment: str | None = None,
+    block: int = _BLOCK,
 ) -> Iterator[Batch]:
     """Yield the sequences of a file, in batches for each `block` bytes; a blank line ends a batch.
 
@@ -58,7 +63,7 @@ def conll_batches(
     with open(file, "rb") if isinstance(file, str) else nullcontext(file) as opened:
         lines = _lines(name, opened, encoding, block)
         for number, text in _whole_sequences(lines, _is_live(opened)):
-            tokens = token_lines(text, separator, None, "-DOCSTART-", number)
+            tokens = token_lines(text, separator, comment, "-DOCSTART-", number)
             if not tokens.lines:
                 continue
             first = first or first_line(name, tokens, separator)

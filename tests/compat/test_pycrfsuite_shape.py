@@ -210,6 +210,52 @@ def test_items_in_detail():
         ours.ItemSequence([[{"a": 1}]])
 
 
+WORDS = ("a", "b", "c")
+
+
+def item(rng, form):
+    """A random item of one of the forms that python-crfsuite reads."""
+    words = rng.permutation(WORDS)[: rng.integers(4)].tolist()
+    values = {
+        "numbers": lambda: float(rng.choice([0.5, 1, 2])),
+        "strings": lambda: str(rng.choice(WORDS)),
+        "booleans": lambda: bool(rng.integers(2)),
+        "nested": lambda: inner[rng.integers(4)],
+    }
+    inner = {"a": 2, "b": {"c": "a"}}, {"a", "c"}, ["b", "b"], {}
+    lists = {"list": [*words, *words[:1]], "set": set(words), "tuple": tuple(words)}
+    return lists[form] if form in lists else {word: values[form]() for word in words}
+
+
+FORMS = ("numbers", "strings", "booleans", "nested", "list", "set", "tuple")
+
+
+@pytest.mark.parametrize("form", [*FORMS, "of a sequence", "of an item"])
+def test_forms_of_items_may_be_mixed(form, tmp_path):
+    """One trainer and one tagger with sequences, or items, of several forms."""
+    rng = np.random.default_rng(len(form))
+    choose = {"of a sequence": lambda one: one, "of an item": lambda _: rng.choice(FORMS)}
+    for _ in range(10):
+        X = [
+            [item(rng, choose.get(form, lambda _: form)(one)) for _ in range(rng.integers(1, 4))]
+            for one in rng.permutation(FORMS)
+        ]
+        y = [rng.choice(["x", "y"], size=len(x)).tolist() for x in X]
+        weights = []
+        for package in (ours, theirs):
+            trainer = package.Trainer("lbfgs", {"c2": 0.5}, verbose=False)
+            for x, labels in zip(X, y):
+                trainer.append(x, labels)
+            trainer.train(str(tmp_path / package.__name__))
+            weights.append(opened(package, tmp_path / package.__name__).info().state_features)
+        found = {k: v for k, v in weights[0].items() if v}
+        assert {k: weights[1].get(k) for k in found} == pytest.approx(found, abs=0.05)
+        path = tmp_path / theirs.__name__
+        assert_same(opened(ours, path), opened(theirs, path), X)
+        for x in X:
+            assert ours.ItemSequence(x).items() == theirs.ItemSequence(x).items()
+
+
 def test_no_items(model):
     for tagger in (opened(ours, model), opened(theirs, model)):
         for _ in range(2):

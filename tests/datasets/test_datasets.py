@@ -152,7 +152,7 @@ def test_unusual_white_space_belongs_to_the_token():
 def test_comments_are_skipped_only_when_asked():
     text = "# id 1\na O\n# inside\nb O\n"
     assert read_text(text, comment="#")[1] == [["O", "O"]]
-    with pytest.raises(ValueError, match="line 2: expected 3 columns, as in line 1, but got 2"):
+    with pytest.raises(ValueError, match="line 1: expected 2 columns, as in the lines"):
         read_text(text)
 
 
@@ -182,10 +182,23 @@ def test_encoding_is_honoured():
         ("a b O\n\n\nc d O\ne O\n", {}, "line 5: expected 3 columns, as in line 1, but got 2 in"),
         ("a O\nb c O\nd\n", {}, "line 2: expected 2 columns, as in line 1, but got 3 in 'b c O'"),
         ("a\tO\nb\n", {}, "line 2: expected 2 columns, as in line 1, but got 1"),
-        ("a\tO\nb O\n", {}, r"'b O'; repair the line, or give the separator"),
+        ("a\tO\nb O\n", {}, r"'b O'; repair this line or line 1, 'a.tO', or give the"),
+        (
+            "# by Ann Lee\na b O\nc d O\n\ne f O\n",
+            {},
+            "line 1: expected 3 columns, as in the l",
+        ),
+        (
+            "\n#\na b O\nc d O\n",
+            {"label": None},
+            "line 2: .* got 1 in '#'; repair or .* by comment=",
+        ),
+        ("w\na O\nb O\n", {"label": None}, "line 1: expected 2 columns, as in the line"),
+        ("#\na b O\nc d\n", {"label": None}, "line 2: expected 1 column, as in line 1, but got 3"),
+        ("# by Ann\n\na O\nb O\n", {}, "line 3: .* repair this line or line 1, '# by Ann', or"),
         (TEXT, {"label": 3}, "label=3 is not a column of .* has 3; give a value from -3 to 2"),
         (TEXT, {"label": -4}, "label=-4 is not a column"),
-        (TEXT, {"columns": ["w"]}, r"columns names 1 columns \(w\), but .* has 2 besides"),
+        (TEXT, {"columns": ["w"]}, r"columns names 1 column \(w\), but .* has 2 besides"),
         (TEXT, {"columns": "ab"}, "columns must be a list of names; got the string 'ab'"),
         (TEXT, {"columns": ["w", "w"]}, "columns must be different names"),
         (TEXT, {"separator": ""}, "separator must be one character other than a line end; got ''"),

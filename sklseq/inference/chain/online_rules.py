@@ -322,8 +322,9 @@ def decode_online(
     max_latency : int, optional
         The largest number of rows that a label waits for, with all strategies. A label that reaches
         it is argmax P̃; with "window" all pending labels leave, on the path with the fewest expected
-        errors. With ``belief="viterbi"`` it is, except with "step", the label on the best path that
-        ends in a survivor at T. With "closure" and ``early`` the best path up to T may end in none.
+        errors. With ``belief="viterbi"`` it is, except with "step", the label on the best path
+        among those that end in survivors at T. A better path may end at T in a label that does not
+        survive, if ``early``: no label of row T + 1 has it as best predecessor.
     lag : int, optional
         Fixed lag: each label leaves exactly ``lag`` rows later. Short for
         ``strategy="viterbi", max_latency=lag``.
