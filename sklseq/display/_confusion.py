@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from sklseq.data.segment_labels import labels_to_segments
+from sklseq.data.segment_labels import labels_to_segments, read_triple
 from sklseq.data.strict_spans import check_mode, find_strict_spans
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.display._common import HeatMap, new_axes, write_values
@@ -209,10 +209,14 @@ def _both(s: int, true: Any, predicted: Any, outside: str, scheme: str | None) -
         raise ValueError(
             f"Sequence {s} has {of_labels[0]} labels in y_true but {of_labels[1]} in y_pred."
         )
-    return _spans(true, outside, scheme), _spans(predicted, outside, scheme)
+    pairs = ((true, "y_true"), (predicted, "y_pred"))
+    one, other = (_spans(x, outside, scheme, s, name) for x, name in pairs)
+    return one, other
 
 
-def _spans(labels: list, outside: str, scheme: str | None) -> list[tuple[int, int, str]]:
+def _spans(
+    labels: list, outside: str, scheme: str | None, s: int, name: str
+) -> list[tuple[int, int, str]]:
     if labels and isinstance(labels[0], str):
         if scheme is None:
             return labels_to_segments(labels, None, outside=outside)
@@ -220,7 +224,8 @@ def _spans(labels: list, outside: str, scheme: str | None) -> list[tuple[int, in
         spans = find_strict_spans(np.array(labels), offsets, scheme, outside)
         types = [spans.types[k] for k in spans.type.tolist()]
         return list(zip(spans.start.tolist(), spans.stop.tolist(), types))
-    return [(int(a), int(b), str(type_)) for a, b, type_ in labels if type_ != outside]
+    triples = (read_triple(one, s, k, name) for k, one in enumerate(labels))
+    return [triple for triple in triples if triple[2] != outside]
 
 
 def _by_frequency(pairs: list) -> list[str]:

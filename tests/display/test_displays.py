@@ -29,6 +29,7 @@ from sklseq.display import (
     TransitionsDisplay,
 )
 from sklseq.features import TokenFeatures
+from sklseq.inspection import Span
 from sklseq.metrics import span_precision_recall_fscore_support
 
 plt = pytest.importorskip("matplotlib.pyplot")
@@ -432,3 +433,13 @@ def test_path_needs_scores():
 def test_wrong_paths(options, message):
     with pytest.raises(ValueError, match=message):
         PenaltyPathDisplay(**({"values": [1, 2], "scores": np.zeros((3, 2))} | options))
+
+
+def test_confusions_of_predicted_spans_and_of_labels_that_are_no_spans():
+    found = [[Span(0, 1, "x", 0.9)], [Span(1, 2, "y", None)]]
+    y = [["B-x", "O"], ["O", "B-x"]]
+    display = SpanConfusionDisplay.from_predictions(y, found)
+    assert display.counts[:2, :2].tolist() == [[1, 1], [0, 0]]
+    for one in (1, True, np.int8(1), None):
+        with pytest.raises(ValueError, match="Segment 0 of sequence 1 of y_true must be"):
+            SpanConfusionDisplay.from_predictions([["O"], [one]], [["O"], ["O"]])
