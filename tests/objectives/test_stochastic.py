@@ -482,3 +482,26 @@ def test_an_error_in_a_thread_ends_training(monkeypatch, solver):
         monkeypatch.setattr(module, kernel, SimpleNamespace(descend=fails, ascend=fails))
         with pytest.raises(MemoryError, match="no room for a thread"):
             state.descend(first, 1.0) if solver == "adagrad" else state.ascend(first)
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_long_sequences_of_labels_that_last_do_not_overshoot(seed):
+    """40 texts of 160 rows on average and one of 5,000, nearly all of one label."""
+    rng, n_labels, vocabulary = np.random.default_rng(seed), 12, 400
+    lengths = [*rng.integers(20, 300, 40).tolist(), 5000]
+    words, rows, y = rng.integers(2, vocabulary + 2, (n_labels, 60)), [], []
+    for T in lengths:
+        labels = np.repeat(rng.integers(0, n_labels, T // 40 + 1), 40)[:T]
+        if T == 5000:
+            labels = np.repeat([0, rng.integers(1, n_labels)], [T - 10, 10])
+        for label in labels:
+            known = rng.random() < 0.9
+            of = words[label, rng.integers(0, 60, 10)] if known else rng.integers(2, vocabulary, 10)
+            rows.append(np.unique([0, 1, *of]))
+        y.append(labels.tolist())
+    ends = np.cumsum([0, *map(len, rows)])
+    matrix = sparse.csr_matrix((np.ones(ends[-1]), np.concatenate(rows), ends))
+    X = Sequences(matrix, np.cumsum([0, *lengths]))
+    start, after_passes = CRFTagger(solver="adagrad", l2=0.1).fit(X, y).loss_curve_[:2]
+    # 0.006 and 0.008; 0.012 and 0.013 where steps depend on the mean length only.
+    assert after_passes < 0.0095 * start

@@ -231,7 +231,7 @@ def fuzz(name: str, n: int, seed: int = 0, folder: str | None = None) -> tuple[C
             rng = np.random.default_rng([seed, k])
             data = change(rng, starts[k % len(starts)])
             # A hang; far longer than any file takes, for a process may be stopped in between.
-            faulthandler.dump_traceback_later(1800, exit=True)
+            faulthandler.dump_traceback_later(1800, exit=True, file=sys.__stderr__)
             start = time.process_time()
             try:
                 with warnings.catch_warnings():
