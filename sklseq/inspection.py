@@ -791,7 +791,7 @@ def explain(
     names = feature_names(model, input_features)
     last: Any
     last, rows = last_step(model, _one_row(x) if _reads_table(model) else [x])
-    if not hasattr(last, "explain"):
+    if not hasattr(type(last), "explain"):
         raise ValueError(
             f"{type(last).__name__} has no explain; use CRFTagger, "
             "HMSVMTagger or SemiCRFSegmenter as the last step."

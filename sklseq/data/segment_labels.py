@@ -1,6 +1,6 @@
 """Segments (start, stop, type): reading, checks, and conversion to and from labels."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import index
 from typing import Any, NamedTuple
@@ -129,13 +129,16 @@ def read_triple(
     return found
 
 
-def check_segment_lists(y: Any) -> None:
-    """Raise a ValueError unless y may hold the segments or labels of each sequence."""
+def list_of_segments(y: Any) -> Any:
+    """Return y, or a list of an iterator; a ValueError unless it may hold segments or labels."""
+    if isinstance(y, Iterator):
+        return list(y)
     if not (is_list(y) and hasattr(y, "__len__")):
         raise ValueError(
             "y must be a list of segment lists or of IOB2 label sequences, one a sequence; got "
             f"{type(y).__name__}."
         )
+    return y
 
 
 def read_segments(
@@ -154,7 +157,7 @@ def read_segments(
         If ``y`` has another number of sequences or of steps, or segments that are empty, overlap,
         are not in order, run past the end of their sequence, or leave a gap.
     """
-    check_segment_lists(y)
+    y = list_of_segments(y)
     check_counts(len(lengths), len(y))
     if _holds_labels(y, lengths):
         return _of_labels(y, lengths, outside)

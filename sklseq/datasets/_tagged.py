@@ -6,7 +6,7 @@ from sklseq._lib.lines import as_lines
 
 from ._conll import TextLike, read_text
 
-_TAG = re.compile(r"<(/?)([^<>\s/][^<>\s]*)>")
+_TAG = re.compile(r"<(/?)([^<>\s/](?:[^<>\s]*[^<>\s/])?)(/?)>")
 
 
 def read_tagged(
@@ -43,9 +43,9 @@ def read_tagged(
 
     Notes
     -----
-    Blank lines and segments without tokens are skipped. A tag is a name without white space in
-    angle brackets; attributes and entities of XML are not interpreted: ``&amp;`` is left unchanged,
-    as is ``<`` before anything else, as in "a < b".
+    Blank lines and segments without tokens, such as ``<city/>``, are skipped. A tag is a name
+    without white space in angle brackets; attributes and entities of XML are not interpreted:
+    ``&amp;`` is left unchanged, as is ``<`` before anything else, as in "a < b".
 
     Examples
     --------
@@ -84,7 +84,9 @@ def _read_line(line: str, outside: str, where: str) -> tuple[list[str], list[str
 
 def _after(tag: re.Match, inside: str | None, where: str) -> str | None:
     """Return the segment that is open after a tag."""
-    closes, name = tag.groups()
+    closes, name, is_empty = tag.groups()
+    if closes and is_empty:
+        raise ValueError(f"{where}: {tag[0]} both closes and is empty; correct the tag.")
     if closes and name != inside:
         opened = f"<{inside}> is open" if inside else "nothing is open"
         raise ValueError(f"{where}: {tag[0]} where {opened}; correct the tag.")
@@ -92,4 +94,4 @@ def _after(tag: re.Match, inside: str | None, where: str) -> str | None:
         raise ValueError(
             f"{where}: {tag[0]} inside <{inside}>; segments cannot be nested: close that before."
         )
-    return None if closes else name
+    return None if closes or is_empty else name

@@ -10,6 +10,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils.validation import check_is_fitted
 
+from sklseq._lib.available import missing_if
 from sklseq._lib.checks import check_choice
 from sklseq._lib.estimator import LabellerBase, check_plain_parameters, clone_part
 from sklseq._lib.signatures import taken_options
@@ -50,6 +51,14 @@ class CoverageReport(NamedTuple):
     mean_size: float
     empty: float
     n_units: int
+
+
+def _no_probabilities(tagger: Any) -> str | None:
+    # Why the tagger has no probabilities, or None.
+    estimator = getattr(tagger, "estimator_", tagger.estimator)
+    if estimator is None or hasattr(estimator, "predict_proba"):
+        return None
+    return f"{type(estimator).__name__} has none; use a CRFTagger, or a pipeline that ends in one."
 
 
 class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEstimator):
@@ -396,6 +405,7 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
             labels = (np.asarray(found, dtype=self.classes_.dtype) for found in labels)
         return as_chosen(self, labels)
 
+    @missing_if(_no_probabilities)
     def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:
         """Label probabilities that the estimator predicts.
 

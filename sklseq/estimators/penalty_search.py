@@ -15,6 +15,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
+from sklseq._lib.available import missing_if
 from sklseq._lib.callbacks import with_callbacks
 from sklseq._lib.checks import is_number
 from sklseq._lib.estimator import check_plain_parameters, set_fitted
@@ -143,10 +144,13 @@ def read_grid(name: str, grid: Any, decades: tuple[float, float], *, zero: bool)
 
 
 class NoPartialFitMixin:
-    """``partial_fit`` that raises an error; the attribute ``_in_parts`` names the alternative."""
+    """No ``partial_fit``; the attribute ``_in_parts`` names the alternative."""
 
     _in_parts: str
 
+    @missing_if(
+        lambda tagger: f"cross-validation needs all sequences; use fit, or {tagger._in_parts}."
+    )
     def partial_fit(
         self,
         X: SequencesLike,
@@ -154,7 +158,7 @@ class NoPartialFitMixin:
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Any:
-        """Raise an error, as cross-validation needs all sequences.
+        """Missing, as cross-validation needs all sequences.
 
         Parameters
         ----------
@@ -162,13 +166,9 @@ class NoPartialFitMixin:
 
         Raises
         ------
-        ValueError
-            Always.
+        AttributeError
+            Always, when the attribute is read.
         """
-        raise ValueError(
-            f"{type(self).__name__} cannot be trained in parts, as cross-validation needs all "
-            f"sequences; use fit, or {self._in_parts}."
-        )
 
 
 class PenaltySearchMixin(NoPartialFitMixin):

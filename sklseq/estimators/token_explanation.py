@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklseq._lib.available import missing_if
 from sklseq.data.labels import encode_labels
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import MatrixLike
-from sklseq.estimators.weights import WeightsMixin, dense_weights
+from sklseq.estimators.weights import WeightsMixin, dense_weights, no_weights
 
 
 class TokenExplanation(NamedTuple):
@@ -33,6 +34,7 @@ class TokenExplanation(NamedTuple):
 class ExplainMixin(WeightsMixin):
     """``explain``, for models with state and transition weights."""
 
+    @missing_if(no_weights)
     def explain(
         self: Any, x: MatrixLike, *, feature_names: Iterable[str] | None = None
     ) -> list[TokenExplanation]:

@@ -7,6 +7,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from sklseq._lib.available import missing_if
 from sklseq._lib.checks import check_number
 
 
@@ -19,16 +20,23 @@ class NoWeightsError(ValueError, AttributeError):
     """Error: weights of features do not exist in a model with a kernel."""
 
 
+def no_weights(model: Any) -> str | None:
+    """Return why a model has no weights of features, or None."""
+    if hasattr(model, "classes_"):
+        linear = hasattr(model, "coef_")
+    else:
+        linear = getattr(model, "kernel", "linear") == "linear"
+    return None if linear else "only kernel='linear' gives weights of features; use it."
+
+
 class WeightsMixin:
     """Names and sizes of ``coef_`` and ``transition_``."""
 
     def _check_weights(self) -> None:
         check_is_fitted(self, "classes_")
-        if not hasattr(self, "coef_"):
-            raise NoWeightsError(
-                f"{type(self).__name__} was fitted with a kernel that is not linear and has no "
-                "weights of features; use kernel='linear'."
-            )
+        reason = no_weights(self)
+        if reason is not None:
+            raise NoWeightsError(f"This {type(self).__name__} has no coef_: {reason}")
 
     def _names(self, feature_names: Any) -> np.ndarray:
         self._check_weights()
@@ -42,6 +50,7 @@ class WeightsMixin:
             )
         return np.asarray(feature_names, dtype=object)
 
+    @missing_if(no_weights)
     def top_features(
         self,
         n: int = 10,
@@ -105,6 +114,7 @@ class WeightsMixin:
             (float(weights[a, b]), labels[a], labels[b]) for a, b in zip(i, j) if weights[a, b] != 0
         ]
 
+    @missing_if(no_weights)
     def top_transition_features(
         self,
         n: int = 10,

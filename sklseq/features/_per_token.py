@@ -138,7 +138,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         if inner is None or not _needs_data(inner):
             out, inner = self._fit(first, _RowLabels(None))
         elif hasattr(inner, "partial_fit"):
-            inner = clone(inner)
+            _refuse_requests(inner := clone(inner))
             for block in each_block(X):
                 inner.partial_fit(_numeric_columns(_one_block(block), self.columns))
             out = self._apply(inner, first)
@@ -275,7 +275,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         is_fitted = self._is_function() or isinstance(self.transformer, FrozenEstimator)
         if self.transformer is None or is_fitted:
             return self._apply(self.transformer, rows), self.transformer
-        inner = clone(self.transformer)
+        _refuse_requests(inner := clone(self.transformer))
         # set_output would do the same, but text vectorizers do not accept it.
         with no_tables():
             if y.known is None:
@@ -349,6 +349,24 @@ def _reads_text(transformer: Any) -> bool:
         return False
     tags = get_tags(transformer).input_tags
     return tags.string and not tags.two_d_array
+
+
+def _refuse_requests(transformer: Any) -> None:
+    # Metadata are of sequences, and a transformer of rows gets none.
+    parts = [transformer, *getattr(transformer, "get_params", dict)().values()]
+    for part in parts:
+        if isinstance(part, type) or not hasattr(part, "get_metadata_routing"):
+            continue
+        routing = part.get_metadata_routing()
+        for method in ("fit", "partial_fit", "transform"):
+            requests = getattr(getattr(routing, method, None), "requests", {})
+            asked = sorted(name for name, alias in requests.items() if alias not in (None, False))
+            if asked:
+                raise ValueError(
+                    f"PerToken passes no metadata to its transformer, but {type(part).__name__} "
+                    f"requests {asked[0]} for {method}; call "
+                    f"set_{method}_request({asked[0]}=False)."
+                )
 
 
 def _one_block(rows: Any) -> Sequences:

@@ -168,6 +168,16 @@ def test_inline_tags_are_cut_at_line_ends_only():
     assert (X, y) == ([["a", "b", "c"], ["d"], ["e"]], [["B-x", "I-x", "I-x"], ["O"], ["O"]])
 
 
+def test_a_self_closing_tag_is_a_segment_without_tokens():
+    X, y = read_tagged(["a<br/>b <x>c</x> <x/> <a/b>d</a/b> 1 </ 2 />"])
+    assert X == [["a", "b", "c", "d", "1", "</", "2", "/>"]]
+    assert y == [["O", "O", "B-x", "B-a/b", "O", "O", "O", "O"]]
+    with pytest.raises(ValueError, match="line 1: <br/> inside <x>; segments cannot be nested"):
+        read_tagged(["<x>a<br/>b</x>"])
+    with pytest.raises(ValueError, match="line 1: </x/> both closes and is empty"):
+        read_tagged(["<x>a</x/>"])
+
+
 def test_a_long_file_without_blank_lines_gives_a_warning(tmp_path):
     lines = ["a O"] * 1001
     with pytest.warns(UserWarning, match=r"no blank line among lines 1 to 1001, so its 1001 token"):

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
-from sklseq import CRFTagger, Sequences
+from sklseq import CRFTagger, HMSVMTagger, RowBlocks, Sequences, ZScoreTagger
 from sklseq._lib.threads import Threads
 from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.source import RowSource
@@ -252,3 +252,57 @@ def test_sequences_without_a_step_are_not_counted():
     X, y = [np.eye(2), np.zeros((0, 2)), np.eye(2), np.eye(2)], [[0, 1], [], [0, 1], [0, 1]]
     tagger = CRFTagger().partial_fit(X, y, classes=[0, 1], sample_weight=[1, 1, 0, 2])
     assert tagger.n_seen_ == 2
+
+
+def as_blocks(X):
+    return [RowBlocks([x[:2], x[2:]]) for x in X]
+
+
+IN_PARTS = {
+    "crf": (CRFTagger(), list),
+    "crf blocks": (CRFTagger(), as_blocks),
+    "perceptron": (HMSVMTagger(solver="perceptron"), list),
+    "z-score": (ZScoreTagger(), list),
+}
+
+
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_a_later_batch_of_weight_0_changes_nothing(name):
+    X, y = make_noisy_data(5, 12)
+    tagger, form = IN_PARTS[name]
+    tagger = clone(tagger).partial_fit(form(X), y, CLASSES)
+    nothing = [(X, y, np.zeros(12)), ([], [], None), ([X[0][:0]], [[]], None)]
+    for rows, labels, weights in nothing[: 1 if name == "crf blocks" else 3]:
+        before = pickle.dumps(tagger)
+        tagger.partial_fit(form(rows), labels, sample_weight=weights)
+        assert pickle.dumps(tagger) == before
+    for weights, message in (np.full(12, 1e200), "1e\\+200"), (np.zeros(11), "sample_weight"):
+        with pytest.raises(ValueError, match=message):
+            tagger.partial_fit(form(X), y, sample_weight=weights)
+
+
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_the_first_batch_needs_a_positive_weight(name):
+    X, y = make_noisy_data(5, 12)
+    tagger, form = IN_PARTS[name]
+    tagger = clone(tagger)
+    with pytest.raises(ValueError, match="sample_weight must have a positive entry"):
+        tagger.partial_fit(form(X), y, CLASSES, np.zeros(12))
+    assert not hasattr(tagger, "classes_")
+
+
+@pytest.mark.parametrize("form", [list, as_blocks])
+def test_a_later_batch_of_unknown_labels_changes_nothing(form):
+    X, y = make_noisy_data(5, 12)
+    tagger = CRFTagger().partial_fit(form(X), y, CLASSES)
+    before = pickle.dumps(tagger)
+    tagger.partial_fit(form(X), [[None] * len(labels) for labels in y])
+    assert pickle.dumps(tagger) == before
+
+
+@pytest.mark.parametrize("tagger", [CRFTagger(), HMSVMTagger(solver="perceptron"), ZScoreTagger()])
+def test_unknown_labels_of_weight_0_are_still_errors(tagger):
+    X, y = make_noisy_data(5, 12)
+    tagger.partial_fit(X, y, CLASSES)
+    with pytest.raises(ValueError, match="'z'"):
+        tagger.partial_fit(X, [["z"] * len(x) for x in X], sample_weight=np.zeros(12))

@@ -352,7 +352,7 @@ def test_wrong_calls():
         CRFTaggerCV(l2s=[1.0]).fit(X, y, foo=1)
     with pytest.raises(ValueError, match="same number of sequences"):
         CRFTaggerCV(l2s=[1.0]).fit(X, y[:-1])
-    with pytest.raises(ValueError, match="CRFTaggerCV cannot be trained in parts"):
+    with pytest.raises(AttributeError, match="CRFTaggerCV has no partial_fit: cross-validation"):
         CRFTaggerCV().partial_fit(X, y)
 
 

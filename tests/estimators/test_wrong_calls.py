@@ -17,6 +17,7 @@ from sklseq import (
     HMSVMTagger,
     OnlineDecoder,
     RowBlocks,
+    SegmentReranker,
     SemiCRFSegmenter,
     Shards,
     ZScoreTagger,
@@ -484,3 +485,40 @@ def test_segments_score_needs_weight():
     segmenter = SemiCRFSegmenter().fit(NUMBERS, [[(0, 1, "N")], [(0, 1, "P")]])
     with pytest.raises(ValueError, match="score needs at least one row of positive weight and kn"):
         segmenter.score(NUMBERS, [[(0, 1, "N")], [(0, 1, "P")]], sample_weight=[0, 0])
+
+
+SEGMENTS = [[(0, 1, "a"), (1, 3, "b")], [(0, 2, "a")]] * 3
+
+
+@pytest.mark.parametrize(
+    "model",
+    [SemiCRFSegmenter(), SegmentReranker(SemiCRFSegmenter(), text=False, cv=2)],
+    ids=lambda model: type(model).__name__,
+)
+def test_segments_of_an_iterator_are_those_of_a_list(model):
+    X = [np.eye(3), np.eye(3)[:2]] * 3
+    expected = clone(model).fit(X, SEGMENTS)
+    model = clone(model).fit(X, iter(SEGMENTS))
+    assert np.array_equal(model.coef_, expected.coef_)
+    assert model.score(X, (segments for segments in SEGMENTS)) == model.score(X, SEGMENTS)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (SemiCRFSegmenter(constraints=iter([("a", "b")])), "constraints must be None or a list"),
+        (CRFTagger(constraints=iter([("a", "b")])), "constraints given as a mask"),
+        (SegmentReranker(functions=iter([print])), "functions must be None or a list"),
+    ],
+)
+def test_parameters_that_can_be_read_once_are_refused(model, message):
+    y = [["a", "b", "a"], ["b", "a"]] * 3 if isinstance(model, CRFTagger) else SEGMENTS
+    with pytest.raises(ValueError, match=message):
+        model.fit([np.eye(3), np.eye(3)[:2]] * 3, y)
+
+
+def test_a_folder_without_shards_is_named(tmp_path):
+    for folder in (tmp_path, tmp_path / "missing", str(tmp_path / "missing")):
+        message = rf"folder with \.npz files, .*Sequences.save.*{tmp_path.name}"
+        with pytest.raises(ValueError, match=message):
+            Shards(folder)

@@ -619,7 +619,7 @@ def test_cross_validation_refuses_what_does_not_fit():
     X = [sparse.csr_matrix((20_000, 30_000))]
     with pytest.raises(ValueError, match=r"would hold 400,000,000 numbers .*use folds"):
         ZScoreTaggerCV(cv="leave-one-out").fit(X, [[0, 1] * 10_000])
-    with pytest.raises(ValueError, match="cannot be trained in parts"):
+    with pytest.raises(AttributeError, match="has no partial_fit: cross-validation"):
         ZScoreTaggerCV().partial_fit([], [])
 
 
@@ -1023,9 +1023,6 @@ def test_bad_data(X, message):
     ("tagger", "classes", "message"),
     [
         (paper_tagger(), None, "first call of partial_fit needs classes"),
-        (paper_tagger(constraints="iob2"), [0, 1, 2], "needs moments='exact', constraints=None"),
-        (paper_tagger(moments="dp"), [0, 1, 2], "needs moments='exact'"),
-        (paper_tagger(separate=True), [0, 1, 2], "separate=False"),
         (paper_tagger(), [0, 1], "Unknown label 2"),
     ],
 )
@@ -1034,6 +1031,20 @@ def test_partial_fit_is_refused(tagger, classes, message):
     with pytest.raises(ValueError, match=message):
         tagger.partial_fit(X, y, classes=classes)
     assert not hasattr(tagger, "coef_")
+
+
+@pytest.mark.parametrize(
+    ("tagger", "message"),
+    [
+        (paper_tagger(constraints="iob2"), "needs moments='exact', constraints=None"),
+        (paper_tagger(moments="dp"), "needs moments='exact'"),
+        (paper_tagger(separate=True), "separate=False"),
+        (paper_tagger(class_weight="balanced"), "cannot have class_weight='balanced'"),
+    ],
+)
+def test_other_settings_have_no_parts(tagger, message):
+    with pytest.raises(AttributeError, match=message):
+        _ = tagger.partial_fit
 
 
 def test_partial_fit_after_other_things():

@@ -439,3 +439,9 @@ def test_a_wrong_choice_of_columns_leaves_the_features(name):
     extractor.set_params(transition_features=None)
     assert_array_equal(extractor.get_feature_names_out(), names)
     assert extractor.n_features_out_ == len(names) == extractor.transform(X).shape[1]
+
+
+def test_a_window_of_no_sequences_is_refused():
+    for extractor in (None, PerToken()):
+        with pytest.raises(ValueError, match=r"X .*at least one"):
+            WindowFeatures(extractor).fit([])

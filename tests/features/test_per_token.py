@@ -7,7 +7,7 @@ import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as LDA
 from sklearn.feature_extraction.text import (
@@ -22,7 +22,7 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
-from sklseq import CRFTagger, Sequences
+from sklseq import CRFTagger, RowBlocks, Sequences
 from sklseq.features import PerToken, TokenFeatures, WindowFeatures, receptive_field
 
 
@@ -337,3 +337,28 @@ def test_other_numbers_than_in_fit():
         step.transform([{"v": ["a"]}])
     with pytest.raises(ValueError, match="X must hold strings"):
         PerToken(OneHotEncoder(), columns=["w"]).fit(VECTORS).transform([{"w": [1.5]}])
+
+
+class Router(BaseEstimator):
+    """Passes metadata on to a transformer inside."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def fit_transform(self, X, y=None):
+        return self.inner.fit_transform(X, y)
+
+
+@pytest.mark.parametrize("around", [lambda t: t, make_pipeline, make_union, Router])
+def test_requests_of_metadata_are_refused(around):
+    X, _ = numeric()
+    with sklearn.config_context(enable_metadata_routing=True):
+        asks = StandardScaler().set_fit_request(sample_weight=True)
+        renames = StandardScaler().set_partial_fit_request(sample_weight="weight")
+        for scaler, method in ((asks, "fit"), (renames, "partial_fit")):
+            message = rf"StandardScaler requests sample_weight for {method}; call set_{method}_req"
+            with pytest.raises(ValueError, match=message):
+                PerToken(around(scaler)).fit(X)
+        PerToken(StandardScaler().set_fit_request(sample_weight=False)).fit(X)
+        with pytest.raises(ValueError, match="requests sample_weight"):
+            PerToken(asks).fit([RowBlocks([x]) for x in X if len(x)])

@@ -278,8 +278,8 @@ def test_a_bound_below_the_look_ahead_and_a_tagger_are_refused():
     with pytest.raises(ValueError, match="max_latency=1 cannot be kept: the features look 2"):
         OnlineDecoder(segmenter, strategy="closure", max_latency=1).fit(X, with_types(y))
     tagger = OnlineDecoder(CRFTagger()).fit([[["a"], ["b"]]], [["x", "y"]])
-    with pytest.raises(TypeError, match="CRFTagger labels tokens, not segments"):
-        tagger.segment_stream()
+    with pytest.raises(AttributeError, match="CRFTagger labels tokens, not segments"):
+        _ = tagger.segment_stream
 
 
 def test_features_look_back_at_tokens_of_segments_that_have_left():

@@ -49,10 +49,11 @@ def members(cls):
     for name in sorted(dir(cls)):
         value = inspect.getattr_static(cls, name)
         value = getattr(value, "__func__", value)
-        if name.startswith("_") or not callable(value):
+        if name.startswith("_") or not (callable(value) or hasattr(value, "reason")):
             if isinstance(value, property) and not name.startswith("_"):
                 yield name
             continue
+        value = getattr(cls, name) if hasattr(value, "reason") else value  # of `missing_if`
         if getattr(value, "__module__", "").startswith("sklseq") and inspect.isfunction(value):
             yield f"{name}({parameters(value)})"
 

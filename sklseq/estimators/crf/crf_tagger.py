@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from sklseq._lib.available import missing_if
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.checks import check_choice, check_number, is_number
 from sklseq._lib.estimator import check_plain_parameters, set_fitted
@@ -61,6 +62,13 @@ DECODINGS = ("path", "marginal")
 
 # Attributes that only some ways of training set; `fit` removes those of an earlier fit.
 STALE = {"validation_scores_", "n_seen_", "_squares", ATTRIBUTES_WARNED, "feature_names_in_"}
+
+
+def _not_in_parts(tagger: Any) -> str | None:
+    # Why the tagger cannot be trained on one batch after another, or None.
+    if not tagger.early_stopping:
+        return None
+    return "it cannot set sequences aside (early_stopping=True); use early_stopping=False, or fit."
 
 
 class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
@@ -425,6 +433,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
                 "solver='adagrad' or 'lbfgs', or warm_start=False."
             )
 
+    @missing_if(_not_in_parts)
     def partial_fit(
         self,
         X: SequencesLike,
@@ -480,11 +489,6 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         1.0
         """
         self._check_parameters()
-        if self.early_stopping:
-            raise ValueError(
-                "partial_fit cannot set sequences aside (early_stopping=True); use "
-                "early_stopping=False, or fit."
-            )
         from sklseq.estimators.crf.partial_fit import fit_batch, fit_blocks
 
         if in_blocks(X):

@@ -84,11 +84,13 @@ def fit_batch(
     block at this position, and y has its labels; pieces have no first and last labels.
     """
     classes = classes_of_parts(classes, None if rows is None else tagger.classes_)
-    rows = _first_rows(X) if rows is None else rows
-    check_not_empty(rows)
+    fitted = rows is not None
+    if not fitted:
+        rows = _first_rows(X)
+        check_not_empty(rows)
     roles = _roles(tagger, rows)
     rows = Sequences(sparse.csr_matrix(rows.rows), rows.offsets)
-    weights = training_weights(sample_weight, len(rows))
+    weights = training_weights(sample_weight, len(rows), zeros=fitted)
     allowed = resolve_constraints(tagger.constraints, classes)
     labels = _read_codes(y, rows, classes, place)
     _check_labels(labels, rows, allowed, classes, place)
@@ -97,6 +99,8 @@ def fit_batch(
         allowed = allowed._replace(start=anything, end=anything)
     if len(labels.table) > len(classes):
         weights = weights * (np.diff(np.append(0, np.cumsum(~labels.unknown))[rows.offsets]) > 0)
+    if fitted and not weights @ rows.lengths:
+        return {}
     if not weights.all():  # the rows of weight 0 would count for the scales of the columns
         kept = weights > 0
         labels = labels._replace(codes=labels.codes[np.repeat(kept, rows.lengths)])
@@ -117,14 +121,18 @@ def fit_blocks(
 ) -> dict:
     """Return the attributes of ``tagger`` after one pass over sequences in blocks."""
     later, losses = copy(tagger), []
-    for weight, rows, labels, place in _pieces(X, y, training_weights(sample_weight, len(X))):
+    weights = training_weights(sample_weight, len(X), zeros=hasattr(tagger, "coef_"))
+    for weight, rows, labels, place in _pieces(X, y, weights):
         fitted = hasattr(later, "coef_")
         if fitted and rows.shape[1] != later.n_features_in_:
             raise other_width(rows.shape[1], later.n_features_in_, "CRFTagger was fitted with")
         given = rows if fitted else None, rows, labels, classes, np.full(len(rows), weight)
         squares = getattr(later, "_squares", None)
-        vars(later).update(fit_batch(later, *given, squares, place))
-        losses.append(later.objective_)
+        found = fit_batch(later, *given, squares, place)
+        vars(later).update(found)
+        losses += [found["objective_"]] if found else []
+    if not losses and hasattr(tagger, "coef_"):
+        return {}
     if not losses:
         raise ValueError("X must hold at least one row of positive weight; got 0.")
     allowed = resolve_constraints(tagger.constraints, later.classes_)

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from sklseq._lib.available import missing_if
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import check_plain_parameters, set_fitted
@@ -78,6 +79,16 @@ LACKING = {
     "n_mistakes_": "only solver='perceptron' counts mistakes",
     "radius_": "only solver='perceptron' has a bound of its mistakes",
 }  # fmt: skip
+
+
+def _not_in_parts(tagger: Any) -> str | None:
+    # Why the tagger cannot be trained on one batch after another, or None.
+    if tagger.solver == "perceptron" and tagger.kernel == "linear":
+        return None
+    return (
+        "it needs solver='perceptron' and kernel='linear', which keep no sequences; got "
+        f"{tagger.solver!r} and {tagger.kernel!r}. Set these, or use fit."
+    )
 
 
 class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
@@ -315,9 +326,9 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
 
     def __getattr__(self, name: str) -> Any:
         # Called for what is missing; vars() is empty while a pickle is read.
-        member = getattr(type(self), name, None)
-        if isinstance(member, property) and member.fget:
-            return member.fget(self)  # raises again what brought us here
+        member = next((vars(c)[name] for c in type(self).__mro__ if name in vars(c)), None)
+        if hasattr(member, "__get__"):
+            return member.__get__(self, type(self))  # raises again what brought us here
         if "classes_" in vars(self) and name in LACKING:
             raise AttributeError(
                 f"This {type(self).__name__} has no {name}: {LACKING[name]}.", name=name, obj=self
@@ -419,6 +430,7 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         check_n_jobs(self.n_jobs)
         check_kernel(self)
 
+    @missing_if(_not_in_parts)
     def partial_fit(
         self,
         X: SequencesLike,
@@ -436,7 +448,8 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         ----------
         X : list of sequences
             Of columns that stay the same. Dicts and attribute lists have the columns of the first
-            call: attributes that come later are left out, with one warning.
+            call: attributes that come later are left out, with one warning. Later calls may have
+            no rows, or only weights of 0; these change nothing.
         y : list of label sequences
         classes : array-like of shape (n_labels,), optional
             All labels there will be; needed in the first call.
@@ -451,8 +464,9 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         Raises
         ------
         ValueError
-            If the solver is not "perceptron" or the kernel not "linear", after ``fit``, or if
-            labels or columns are new; nothing has changed then.
+            After ``fit``, or if labels or columns are new; nothing has changed then.
+        AttributeError
+            If the solver is not "perceptron" or the kernel not "linear".
 
         Notes
         -----

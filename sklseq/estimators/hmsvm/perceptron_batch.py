@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sklseq.data.labels import classes_of_parts
+from sklseq.data.labels import classes_of_parts, encode_labels, read_labels
 from sklseq.data.sequences import training_weights
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.hmsvm.margin_problem import MarginProblem
@@ -70,6 +70,8 @@ def fit_batch(
     before = None if updates is None else Updates(*updates)
     known = None if before is None else before.triples
     source = _read(tagger, X, y, classes, sample_weight)
+    if source is None:
+        return {}
     problem = MarginProblem(tagger, source, triples=known)
     objective, triples = problem.objective, problem.support.triples
     if before is not None:
@@ -103,11 +105,6 @@ def _generator(seed: Any, before: Updates | None):
 
 
 def _check_batch(tagger: Any, updates: tuple | None) -> None:
-    if tagger.solver != "perceptron" or tagger.kernel != "linear":
-        raise ValueError(
-            "partial_fit needs solver='perceptron' and kernel='linear', which keep no sequences; "
-            f"got {tagger.solver!r} and {tagger.kernel!r}. Set these, or use fit."
-        )
     fitted, averages = hasattr(tagger, "classes_"), tagger.average in ("auto", True)
     if fitted and updates is None:
         raise ValueError(
@@ -121,15 +118,19 @@ def _check_batch(tagger: Any, updates: tuple | None) -> None:
         )
 
 
-def _read(tagger: Any, X, y, classes, sample_weight) -> RowSource:
+def _read(tagger: Any, X, y, classes, sample_weight) -> RowSource | None:
+    # None: a later batch without rows of positive weight, which changes nothing.
     fitted, vectorizer = hasattr(tagger, "classes_"), getattr(tagger, "vectorizer_", None)
     rows, found = read_sequences(X, vectorizer, fit=not fitted)
     if fitted:
         warn_new_attributes(tagger, X)
-    if fitted and rows.shape[1] != tagger.n_features_in_:
+    if fitted and rows.n_rows and rows.shape[1] != tagger.n_features_in_:
         origin = "the first call of partial_fit had"
         raise other_width(rows.shape[1], tagger.n_features_in_, origin)
-    weights = training_weights(sample_weight, len(rows))
+    weights = training_weights(sample_weight, len(rows), zeros=fitted)
+    if fitted and not weights @ rows.lengths:
+        encode_labels(read_labels(y, rows), classes, rows.offsets)
+        return None
     source = RowSource.of_rows(rows, y, weights, vectorizer if fitted else found, classes)
     source.given = rows, weights
     return source

@@ -11,9 +11,9 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from sklseq._lib.available import missing_if
 from sklseq._lib.callbacks import CallbackSupportMixin, fit_of_part, with_callbacks
 from sklseq._lib.checks import check_number
 from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter
@@ -39,6 +39,7 @@ from sklseq.estimators.online.items import check_items
 from sklseq.estimators.online.pipelines import (
     StreamModel,
     decodes_segments,
+    last_part,
     look_ahead,
     tagger_of,
     trial_look_ahead,
@@ -114,10 +115,24 @@ class LatencyReport(NamedTuple):
         )
 
 
-def _labels_rows(decoder: OnlineDecoder) -> bool:
-    # Whether the decoder has a tagger: segments have no marginals online.
+def _of_segments(decoder: OnlineDecoder) -> str | None:
+    # Why methods that label rows are missing: the name of a segmenter; None for a tagger.
     estimator = getattr(decoder, "estimator_", decoder.estimator)
-    return estimator is None or not decodes_segments(tagger_of(estimator)[1])
+    if estimator is None or not decodes_segments(last := last_part(estimator)):
+        return None
+    return (
+        f"{type(last).__name__} labels segments, for which there are only fit, decode, predict, "
+        "score and segment_stream; other methods need a tagger."
+    )
+
+
+def _of_rows(decoder: OnlineDecoder) -> str | None:
+    # Why a stream of segments is missing, or None.
+    if _of_segments(decoder) is not None:
+        return None
+    estimator = getattr(decoder, "estimator_", decoder.estimator)
+    name = "CRFTagger" if estimator is None else type(last_part(estimator)).__name__
+    return f"{name} labels tokens, not segments; use stream() for it."
 
 
 class OnlineDecoder(
@@ -358,11 +373,6 @@ class OnlineDecoder(
         # Transformers, tagger, and numbers of tokens that features look back and ahead.
         estimator = self._fitted()
         transformers, tagger = tagger_of(estimator)
-        if decodes_segments(tagger):
-            raise TypeError(
-                f"{type(tagger).__name__} labels segments: OnlineDecoder then has only fit, "
-                "decode, predict, score and segment_stream; other methods need a tagger."
-            )
         return transformers, tagger, look_ahead(estimator)
 
     def _decode_segments(self, X: Any) -> OnlineDecoding:
@@ -497,7 +507,7 @@ class OnlineDecoder(
         paths, _ = self._decode(potentials, delay)
         return cut_labels(chooser, paths.labels, potentials.offsets)
 
-    @available_if(_labels_rows)
+    @missing_if(_of_segments)
     def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:
         """Distribution of each label, given the rows that had arrived when it was emitted.
 
@@ -518,6 +528,7 @@ class OnlineDecoder(
         self._decode(potentials, delay, shares=shares)
         return list(cut_rows(shares, potentials.offsets))
 
+    @missing_if(_of_segments)
     def transform(self, X: SequencesLike) -> Sequences:
         """Confidence and latency of each row, as features for another model.
 
@@ -539,6 +550,7 @@ class OnlineDecoder(
         rows[:, L] = latency
         return Sequences(rows, potentials.offsets)
 
+    @missing_if(_of_segments)
     def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
         """Names of the columns of :meth:`transform`.
 
@@ -585,6 +597,7 @@ class OnlineDecoder(
         lengths = np.array([len(x) for x in labels], dtype=np.int64)
         return labels_of_segments(y, lengths, fitted_parameter(segmenter, "outside"))
 
+    @missing_if(_of_segments)
     def latency_report(self, X: SequencesLike) -> LatencyReport:
         """Latency of the labels, and their disagreement with Viterbi's algorithm.
 
@@ -602,6 +615,7 @@ class OnlineDecoder(
 
     # ------------------------------------------------------------------ streams
 
+    @missing_if(_of_segments)
     def stream(
         self,
         checkpoint: dict | None = None,
@@ -642,6 +656,7 @@ class OnlineDecoder(
         """
         return OnlineStream(self._stream_model(), checkpoint, max_wait, clock)
 
+    @missing_if(_of_segments)
     def pool(self) -> StreamPool:
         """An empty pool on the fitted model, for many streams at once.
 
@@ -651,6 +666,7 @@ class OnlineDecoder(
         """
         return StreamPool(self._stream_model())
 
+    @missing_if(_of_rows)
     def segment_stream(self) -> SegmentStream:
         """A new stream of a fitted segmenter: it reads tokens and returns final segments.
 
@@ -660,17 +676,12 @@ class OnlineDecoder(
 
         Raises
         ------
-        TypeError
+        AttributeError
             If the estimator is no segmenter.
         """
         from sklseq.estimators.online.segment_stream import SegmentStream  # start-up: segments only
 
         estimator = self._fitted()
-        segmenter = tagger_of(estimator)[1]
-        if not decodes_segments(segmenter):
-            raise TypeError(
-                f"{type(segmenter).__name__} labels tokens, not segments; use stream() for it."
-            )
         self._check_rule_of_segments()
         before, after = look_ahead(estimator)
         return SegmentStream(StreamModel(estimator, before, after, self._rule(after)))
@@ -679,6 +690,7 @@ class OnlineDecoder(
         _, _, (before, after) = self._tagger()
         return StreamModel(self._fitted(), before, after, self._rule(after))
 
+    @missing_if(_of_segments)
     def iter(self, source: Iterable) -> Iterator[Emission]:
         """Labels of the items of ``source``, as they become final.
 
@@ -698,6 +710,7 @@ class OnlineDecoder(
         check_items(source, "iter")
         return emissions_of(stream, source)
 
+    @missing_if(_of_segments)
     def aiter(
         self,
         source: AsyncIterable,

@@ -52,6 +52,11 @@ def tagger_of(estimator: BaseEstimator) -> tuple[list[tuple[str, Any]], Any]:
     return transformers, tagger
 
 
+def last_part(estimator: Any) -> Any:
+    """Return the last step of all pipelines, which a decoder asks for scores."""
+    return _steps(estimator)[-1][1]
+
+
 def decodes_segments(tagger: Any) -> bool:
     """Whether the estimator is a segmenter, which has its own online rule."""
     return callable(getattr(tagger, "decode_closure", None))

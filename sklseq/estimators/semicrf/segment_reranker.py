@@ -1,7 +1,7 @@
 """Reranker of the best segmentations by features of whole segmentations."""
 
 import numbers
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -21,9 +21,9 @@ from sklseq._lib.estimator import (
 )
 from sklseq.data.segment_labels import (
     Span,
-    check_segment_lists,
     check_triple,
     labels_to_segments,
+    list_of_segments,
     segments_to_labels,
 )
 from sklseq.data.sequences import check_sample_weight
@@ -148,8 +148,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
             The estimator itself.
         """
         self._check_parameters()
-        check_segment_lists(y)
-        X, y, weights = of_positive_weight(as_list(X), list(y), sample_weight)
+        X, y, weights = of_positive_weight(as_list(X), list(list_of_segments(y)), sample_weight)
         base = self._base()
         truth = _segments_of(y, last_step(unwrap(base, fitted=False))[0].outside)
         if self.cv > len(y):
@@ -196,7 +195,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         if not isinstance(self.text, (bool, np.bool_)):
             raise ValueError(f"text must be True or False; got {self.text!r}.")
         functions = self.functions or []
-        if not isinstance(functions, Iterable) or not all(map(callable, functions)):
+        if not isinstance(functions, Collection) or not all(map(callable, functions)):
             raise ValueError(f"functions must be None or a list of functions; got {functions!r}.")
 
     def _base(self) -> BaseEstimator:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial, update_wrapper
-from types import MethodType
-from typing import Any, Generic, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
+from sklseq._lib.available import missing_if
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import (
@@ -92,28 +92,12 @@ from sklseq.objectives.segment.segment_likelihood import (
 
 LOSSES = ("log", "softmax-margin", "hinge")
 
-R = TypeVar("R")
 
-
-class _of_likelihood(Generic[R]):
-    """Decorator of methods that do not exist for the hinge loss; the error gives the reason.
-
-    scikit-learn's ``available_if`` gives the reason as the cause of the error only.
-    """
-
-    def __init__(self, function: Callable[..., R]):
-        self.function = function
-        update_wrapper(self, function)
-
-    def __get__(self, segmenter: Any, owner: Any = None) -> Callable[..., R]:
-        if segmenter is None:
-            return self.function
-        if fitted_parameter(segmenter, "loss") == "hinge":
-            raise AttributeError(
-                f"{type(segmenter).__name__} has no {self.function.__name__} with loss='hinge', "
-                "whose scores are not probabilities; use loss='log' or 'softmax-margin'."
-            )
-        return MethodType(self.function, segmenter)
+def _not_of_likelihood(segmenter: Any) -> str | None:
+    # Why the segmenter has no probabilities, or None.
+    if fitted_parameter(segmenter, "loss") != "hinge":
+        return None
+    return "scores of loss='hinge' are not probabilities; use loss='log' or 'softmax-margin'."
 
 
 class SemiCRFSegmenter(
@@ -185,14 +169,15 @@ class SemiCRFSegmenter(
         of 1,300 fits; at most ``tol`` in the others).
         Smaller values take longer and change F1 by less than 0.2 points (references, addresses).
     calibrate : int, "loo" or None, default=None
-        Calibration of probabilities: weights are divided by the temperature that minimises the log
-        loss of the segments predicted for left-out sequences (Guo et al. 2017). This changes no
-        prediction. "loo" leaves out one sequence at a time, without further fits: the weights
-        without it are those of a Newton step with a diagonal Hessian. It mostly takes a tenth to a
-        fifth of the time of ``fit`` alone, and needs ``l2 > 0``. A number is that of folds; the fit
-        of a fold starts from the weights of all sequences, so that two folds take about as long
-        again as ``fit`` alone, and five about twice as long. Not for the hinge loss. Sequences are
-        shuffled into folds in an order that does not depend on ``random_state``.
+        Calibration of probabilities: weights are divided by the temperature, between exp(-8) and
+        exp(8), that minimises the log loss of the segments predicted for left-out sequences (Guo et
+        al. 2017). This changes no prediction. "loo" leaves out one sequence at a time, without
+        further fits: the weights without it are those of a Newton step with a diagonal Hessian. It
+        mostly takes a tenth to a fifth of the time of ``fit`` alone, and needs ``l2 > 0``. A number
+        is that of folds; the fit of a fold starts from the weights of all sequences, so that two
+        folds take about as long again as ``fit`` alone, and five about twice as long. Not for the
+        hinge loss. Sequences are shuffled into folds in an order that does not depend on
+        ``random_state``.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one. Weights that its
         constraints forbade start at 0. Not for the hinge loss.
@@ -392,7 +377,7 @@ class SemiCRFSegmenter(
         check_number("max_segment_length", longest, 1, whole=True, optional=True)
         pairs = self.constraints
         if pairs is not None and (
-            isinstance(pairs, (str, bytes, Mapping)) or not isinstance(pairs, Iterable)
+            isinstance(pairs, (str, bytes, Mapping)) or not isinstance(pairs, Collection)
         ):
             raise ValueError(
                 "constraints must be None or a list of forbidden pairs (label, next label); got "
@@ -590,7 +575,7 @@ class SemiCRFSegmenter(
         written = zip(self._written(self._segments(X)), X.lengths.tolist())
         return as_chosen(self, (segments_to_labels(x, n, outside=outside) for x, n in written))
 
-    @_of_likelihood
+    @missing_if(_not_of_likelihood)
     def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:
         """Probability that each step lies in a segment of each label.
 
@@ -605,7 +590,7 @@ class SemiCRFSegmenter(
         plan, _, _, tokens = segment_sums(*program_of(self, self._read(X)), self.n_jobs)
         return [tokens[a:b] for a, b in zip(plan.steps[:-1], plan.steps[1:])]
 
-    @_of_likelihood
+    @missing_if(_not_of_likelihood)
     def predict_segment_proba(self, X: SequencesLike, segments: Any = None) -> list[np.ndarray]:
         """Probability that each of given segments is one, with its label and both its ends.
 
@@ -695,7 +680,7 @@ class SemiCRFSegmenter(
         parts = zip(written, proba, terms)
         return [SegmentExplanation(*segment, p, found) for segment, p, found in parts]
 
-    @_of_likelihood
+    @missing_if(_not_of_likelihood)
     def predict_log_proba_sequence(self, X: SequencesLike, y: LabelsLike) -> np.ndarray:
         """log p(segments_s | x_s) of whole segmentations.
 
@@ -763,7 +748,7 @@ class SemiCRFSegmenter(
             log_z = segment_sums(plan, psi, chain, self.n_jobs)[1]
         return [(self._written(found), scores - z) for (found, scores), z in zip(best, log_z)]
 
-    @_of_likelihood
+    @missing_if(_not_of_likelihood)
     def sample(
         self, X: SequencesLike, n_samples: int = 1, random_state: RandomState = None
     ) -> list:

@@ -81,7 +81,12 @@ class Shards:
 
     def __init__(self, sources: Sequence[Any] | PathLike, *, max_memory: int | str | None = None):
         if isinstance(sources, (str, os.PathLike)):
-            sources = sorted(Path(sources).glob("*.npz"))
+            folder, sources = sources, sorted(Path(sources).glob("*.npz"))
+            if not sources:
+                raise ValueError(
+                    f"Shards needs a folder with .npz files, as Sequences.save writes them; "
+                    f"{os.fspath(folder)!r} has none. For a single file, give a list of it."
+                )
         if not isinstance(sources, (list, tuple)):
             raise TypeError(
                 "Shards needs a list of files, functions or (X, y) tuples, or a folder; got "

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.metaestimators import available_if
 
+from sklseq._lib.available import missing_if
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import check_plain_parameters, set_fitted
@@ -20,7 +20,6 @@ from sklseq.data.constraints import Constraints, resolve_constraints
 from sklseq.data.labels import classes_of_parts, encode_labels, read_labels
 from sklseq.data.sequences import (
     check_not_empty,
-    check_sample_weight,
     read_form,
     row_positions,
     training_weights,
@@ -53,7 +52,7 @@ from sklseq.estimators.validation import (
     warn_new_attributes,
     warn_one_label,
 )
-from sklseq.estimators.weights import WeightsMixin
+from sklseq.estimators.weights import WeightsMixin, no_weights
 from sklseq.estimators.zscore.transition_choice import choose_rule
 from sklseq.estimators.zscore.zscore_problem import (
     MAX_WEIGHTS,
@@ -101,14 +100,37 @@ STALE = {
 }
 
 
-def _has_probabilities(tagger: Any) -> bool:
-    if hasattr(tagger, "scale_") or (
-        not hasattr(tagger, "classes_") and (tagger.probability or tagger.refine)
-    ):
-        return True
-    raise AttributeError(
-        "predict_proba needs a fit with probability=True or refine; see also to_crf(X, y)."
-    )
+def _no_probabilities(tagger: Any) -> str | None:
+    # Why the tagger has no probabilities, or None.
+    fitted = hasattr(tagger, "classes_")
+    if hasattr(tagger, "scale_") or (not fitted and (tagger.probability or tagger.refine)):
+        return None
+    return "it needs a fit with probability=True or refine; see also to_crf(X, y)."
+
+
+def _not_in_parts(tagger: Any) -> str | None:
+    # Why the tagger cannot be trained by sums over batches, or None.
+    if tagger.kernel != "linear":
+        return (
+            f"it needs kernel='linear', whose sums do not grow with the data; got "
+            f"{tagger.kernel!r}. Use fit."
+        )
+    if tagger.moments != "exact" or tagger.constraints is not None or tagger.separate:
+        return (
+            "it needs moments='exact', constraints=None and separate=False, as other settings "
+            "need the sequences; use fit."
+        )
+    if isinstance(tagger.class_weight, str):
+        return (
+            "it cannot have class_weight='balanced', as it does not know the labels to come; "
+            "give a dict of weights."
+        )
+    if tagger.refine or tagger.probability:
+        return (
+            "it keeps sums only, and refine and probability=True need sequences; use fit, or "
+            "to_crf(X, y) afterwards."
+        )
+    return None
 
 
 class SequenceZScores(NamedTuple):
@@ -469,6 +491,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
 
     # ------------------------------------------------------------------ training in parts
 
+    @missing_if(_not_in_parts)
     def partial_fit(
         self,
         X: SequencesLike,
@@ -520,8 +543,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         n_new = 0 if before is None else before.n_features_out_ - self.n_features_in_
         self._check_columns(rows.shape[1] - n_new, known is None)
         labels = read_labels(y, rows)
-        check = training_weights if known is None else check_sample_weight
-        weights = check(sample_weight, len(rows))
+        weights = training_weights(sample_weight, len(rows), zeros=known is not None)
         cost = resolve_loss(self.loss, classes)
         codes = encode_labels(labels, classes, rows.offsets)
         if not weights @ rows.lengths:  # only in a later call
@@ -546,26 +568,6 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         return self
 
     def _check_partial(self, known: Any) -> None:
-        if self.moments != "exact" or self.constraints is not None or self.separate:
-            raise ValueError(
-                "partial_fit needs moments='exact', constraints=None and separate=False, as "
-                "other settings need the sequences; use fit."
-            )
-        if isinstance(self.class_weight, str):
-            raise ValueError(
-                "partial_fit cannot have class_weight='balanced', as it does not know the labels "
-                "to come; give a dict of weights."
-            )
-        if self.kernel != "linear":
-            raise ValueError(
-                f"partial_fit needs kernel='linear', whose sums do not grow with the data; got "
-                f"{self.kernel!r}. Use fit."
-            )
-        if self.refine or self.probability:
-            raise ValueError(
-                "partial_fit keeps sums only, and refine and probability=True need sequences; use "
-                "fit, or to_crf(X, y) afterwards."
-            )
         if known is not None and not hasattr(self, STATISTICS[0]):
             raise ValueError(
                 "partial_fit cannot go on from fit, which keeps no sums; train with partial_fit "
@@ -606,7 +608,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
 
     # ------------------------------------------------------------------ scores
 
-    @available_if(_has_probabilities)
+    @missing_if(_no_probabilities)
     def predict_proba(self, X: SequencesLike, known: LabelsLike | None = None) -> list[np.ndarray]:
         """Marginal probability of each label at each row, of the CRF with these weights.
 
@@ -643,7 +645,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         """
         rows = self._read(X)
         codes = self._encode(y, rows)
-        emission, transition, start, end, offsets = self._relative_potentials(X)
+        emission, transition, start, end, offsets = self._relative_potentials(rows)
         allowed = Constraints(*(np.isfinite(scores) for scores in (transition, start, end)))
         first, last, _ = row_positions(offsets)
         emission = emission.astype(np.float64)
@@ -660,6 +662,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         z = np.where(np.isnan(deviation), np.nan, (truth - mean) / deviation)
         return SequenceZScores(z, ndtr(-z))
 
+    @missing_if(no_weights)
     def to_crf(
         self,
         X: SequencesLike | None = None,

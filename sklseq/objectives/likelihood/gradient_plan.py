@@ -15,7 +15,6 @@ from sklseq.objectives.likelihood.passes import (
     StoredOnce,
 )
 
-GRADIENTS = ("auto", "forward-backward", "checkpoint", "streaming", "emp")
 LEAST_ROWS = 64
 # Bytes that forward-backward may keep for rows in blocks if "auto" is to choose it: users of blocks
 # are short of memory, and streaming takes as long (10⁷ rows of two labels: 16 s both).
@@ -56,7 +55,7 @@ def plan_gradient(
     Parameters
     ----------
     gradient : str
-        One of ``GRADIENTS``; "emp" is "streaming".
+        As in ``CRFTagger``.
     n_rows : int
         Rows of the longest sequence.
     n_labels : int
