@@ -124,7 +124,7 @@ def test_models_without_weights_say_so():
     tagger = HMSVMTagger(kernel="rbf").fit(X, y)
     with pytest.raises(AttributeError, match="no explain: only kernel='linear' gives weights"):
         explain(tagger, X[0])
-    with pytest.raises(AttributeError, match="no top_features: only kernel='linear' gives weights"):
+    with pytest.raises(ValueError, match="HMSVMTagger has no weights of named features"):
         top_features(tagger)
 
 
