@@ -1,7 +1,7 @@
 """HMSVMTagger's figures: speed on CoNLL-2000, kernels on handwriting, and the paper's two tables.
 
-    python benchmarks/bench_hmsvm.py [chunking] [letters] [single] [long] [entities] [tagging]
-                                     [--quick] [--runs N] [--sentences N] [--plot FILE]
+    python benchmarks/bench_hmsvm.py [chunking] [path] [letters] [single] [long] [entities]
+                                     [tagging] [--quick] [--runs N] [--sentences N] [--plot FILE]
                                      [--seqlearn PYTHON]
 
 Altun, Tsochantaridis, Hofmann (2003), §6: five-fold errors of named entities and parts of speech,
@@ -33,7 +33,7 @@ from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.svm import LinearSVC
 
-from sklseq import CRFTagger, HMSVMTagger, Sequences
+from sklseq import CRFTagger, HMSVMTagger, HMSVMTaggerCV, Sequences
 from sklseq.datasets import read_conll
 from sklseq.features import DictFeatures, TemplateFeatures
 from sklseq.metrics import span_f1, token_accuracy
@@ -152,6 +152,33 @@ def draw(curves, path):
     axes.legend(fontsize=8)
     figure.savefig(path, dpi=110)
     print(f"Drawn: {path}")
+
+
+def path_of_C(options):
+    """Ten values of C against the last of them alone, and one thread against two."""
+    path = folder("conll2000")
+    print("\n### CoNLL-2000: C = 0.001 to 1 by HMSVMTaggerCV, C = 1 alone, and with two threads\n")
+    if path is None:
+        print("(no conll2000/ under SKLSEQ_DATA)")
+        return
+    tokens, y = read_conll(path / "train.txt.gz", columns=("w", "pos"))
+    X = TemplateFeatures(columns=["w", "pos"]).fit_transform(tokens[: options.sentences])
+    y = y[: options.sentences]
+    every, few = np.arange(len(y)), np.arange(len(y) // 5)
+    Cs, plain = np.logspace(-3, 0, 10), {"random_state": 0}
+    models = {
+        "C = 1": HMSVMTagger(C=1, **plain),
+        "C = 1, two threads": HMSVMTagger(C=1, n_jobs=2, **plain),
+        "ten values": HMSVMTaggerCV(Cs=Cs, cv=[(every, few)], refit=False, **plain),
+    }
+    found = {name: [] for name in models}
+    for _ in range(options.runs):
+        for name, model in models.items():
+            found[name].append(fit_seconds(model, X, y))
+    base = median(found["C = 1"])
+    header("model", "fit, s", "over C = 1")
+    for name, times in found.items():
+        row(name, f"{median(times):.2f}", f"{median(times) / base:.2f}")
 
 
 # --- OCR letters --------------------------------------------------------------------------------
@@ -299,7 +326,7 @@ def long(options):
     header("model", "rows", "fit, s", "over CRF's", "relative gap")
     rng = np.random.default_rng(0)
     W, after = rng.normal(size=(32, 5)) / 2, 2 * np.roll(np.eye(5), 1, axis=1)
-    for n in (1_000,) if options.quick else (1_000, 10_000, 100_000):
+    for n in (1_000,) if options.quick else (1_000, 5_000, 10_000, 100_000):
         x, labels = rng.normal(size=(n, 32)), np.zeros(n, dtype=int)
         scores = x @ W + rng.gumbel(size=(n, 5))
         for t in range(n):
@@ -411,6 +438,7 @@ def tagging(options):
 
 PARTS = {
     "chunking": chunking,
+    "path": path_of_C,
     "letters": letters,
     "single": single,
     "long": long,

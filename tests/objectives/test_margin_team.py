@@ -150,3 +150,18 @@ def test_an_interrupt_between_calls_leaves_no_thread_waiting(monkeypatch):
             train(hinge)
         monkeypatch.undo()
         assert train(hinge).converged
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_inner_products_of_rows_wait_for_the_first_step(n_jobs):
+    with Threads(n_jobs) as threads:
+        hinge = hinge_of(problem(120), threads)
+        for _ in range(2):  # also for pieces
+            hinge.certificate()
+            assert not hinge.kernel.has_own
+            with hinge.together():
+                assert hinge.kernel.has_own
+                hinge.optimize(hinge.blocks, np.zeros(len(hinge.pieces.first)), 3, 0.1)
+            hinge.divide(8, 1)
+        hinge.unite()
+        assert not hinge.kernel.has_own

@@ -44,6 +44,8 @@ from sklseq.objectives.scores._gather cimport gather_row
 
 import numpy as np
 
+from sklseq._lib.aligned import aligned_zeros
+
 cdef extern from "sklseq/_lib/progress.h":
     void sklseq_publish(long long* count, long long x) noexcept nogil
     void sklseq_await(long long* count, long long x) noexcept nogil
@@ -177,6 +179,17 @@ cdef class Rounds:
         self.changes = np.empty((self.n, N_LOGS, room))
 
 
+cdef inline void add_to_two(
+    double* a, double x, double* b, double z, const double* source, Py_ssize_t first,
+    Py_ssize_t last
+) noexcept nogil:
+    # a += x * source, b += z * source; a and b are different rows of a matrix
+    cdef Py_ssize_t u
+    for u in range(first, last):
+        a[u] += x * source[u]
+        b[u] += z * source[u]
+
+
 cdef class HingeBlocks:
     """Working sets of all sequences, and the weights that they add up to.
 
@@ -205,6 +218,7 @@ cdef class HingeBlocks:
     cdef readonly object arrays
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t unbounded         # a sequence whose dual has no maximum, or -1
+    cdef readonly bint has_own                 # whether `own` is there
     cdef public int averaging                  # 0: no, 1: all iterates alike, 2: later ones more
     cdef Py_ssize_t L, width, n_rows
     cdef int slack
@@ -252,6 +266,8 @@ cdef class HingeBlocks:
     cdef Py_ssize_t first_scored, stop_scored  # rows whose scores are kept up to date in S
     cdef long long* noted_places               # where changes are told to other threads, or NULL
     cdef double* noted_changes
+    cdef long long[::1] places                 # the same of one update, if nobody is told
+    cdef double[::1] changes
     cdef Py_ssize_t n_noted
 
     def __init__(self, problem, cost, score, start, end, n_own, HingeBlocks main=None):
@@ -280,6 +296,7 @@ cdef class HingeBlocks:
         self.late_score, self.late_start = a["late_score"], a["late_start"]
         self.late_end = a["late_end"]
         self.psi, self.delta, self.change = zeros((3, longest, self.width))
+        self.places, self.changes = zeros(longest * self.L, np.int64), zeros(longest * self.L)
         self.pair_change, self.truth = zeros((self.width, self.width)), zeros(longest)
         self.found = zeros(longest, np.int16)
         self.differing, self.at_hand = zeros((2, longest), np.int32)
@@ -309,12 +326,26 @@ cdef class HingeBlocks:
         self._bind_slots()
         if not self.linear:
             return
-        self.own_start, n_own = own_places(blocks.stop - blocks.first, self.n_own)
-        own = np.empty(n_own)
-        most = self.local_change.shape[0]
-        own_grams(self.indptr, self.local, self.data, self.first, self.stop, self.own_start, most,
-                  own)
-        self.own = own
+        self.own_start, self.own = np.full(n, -1, np.int64), np.zeros(0)
+        self.has_own = False
+
+    def bind_own(self, threads):
+        """Inner products of rows of the same block, before steps; without them, these are slow."""
+        if not self.linear or self.has_own:
+            return
+        blocks, self.has_own = self.bound, True
+        lengths = blocks.stop - blocks.first
+        start, n_own = own_places(lengths, self.n_own)
+        total = np.append(0, np.cumsum(np.where(start >= 0, lengths**2, 0)))
+        cuts = np.searchsorted(total, np.linspace(0, n_own, threads.n + 1)[1:-1])
+        parts = [np.split(x, cuts) for x in (blocks.first, blocks.stop, start)]
+        own, most = np.empty(n_own), self.local_change.shape[0]
+
+        def work(part):
+            own_grams(self.indptr, self.local, self.data, *part, most, own)
+
+        threads.map(work, list(zip(*parts)))
+        self.own_start, self.own = start, own
 
     def follow(self, HingeBlocks main, Py_ssize_t first, Py_ssize_t stop):
         """Go on with the blocks and working sets of ``main``; with a Gram matrix, its scores.
@@ -355,7 +386,8 @@ cdef class HingeBlocks:
             local, most = main.local, main.local_change.shape[0]
         self.local, self.local_change = local, np.zeros((max(most, 1), self.width))
         a = self.arrays
-        a["W"] = np.zeros((n_features, self.width))
+        a["W"] = aligned_zeros(n_features * self.width, np.float64)
+        a["W"] = a["W"].reshape((n_features, self.width))
         a["late_W"] = np.zeros((n_features if self.averaging else 0, self.width))
         self.W, self.late_W = a["W"], a["late_W"]
 
@@ -664,47 +696,78 @@ cdef class HingeBlocks:
 
     cdef void spread_changes(self, Py_ssize_t s) noexcept nogil:
         # `change` to W, or to coef and the scores of all rows
-        cdef Py_ssize_t r = self.first[s], t, j
-        cdef double x
+        cdef Py_ssize_t r = self.first[s], t, j, n = 0
+        cdef double x, late = self.stamp()
+        cdef long long* places = &self.places[0]
+        cdef double* changes = &self.changes[0]
+        if self.noted_places != NULL:
+            places, changes = self.noted_places + self.n_noted, self.noted_changes + self.n_noted
         for t in range(self.stop[s] - r):
             for j in range(self.L):
                 x = self.change[t, j]
                 if x == 0:
                     continue
                 self.change[t, j] = 0
-                self.note((r + t) << 16 | j, x)
+                places[n], changes[n] = (r + t) << 16 | j, x
+                n += 1
                 if self.linear:
-                    self.change_weights(r + t, j, x)
-                else:
-                    self.change_scores(r + t, self.place[s] + t, j, x)
+                    continue
+                self.coef[r + t, j] += x
+                if late > 0:
+                    self.late_coef[r + t, j] += late * x
+        self.n_noted += n
+        if self.linear:
+            self.change_weights(places, changes, n)
+        else:
+            self.change_scores(places, changes, n, self.place[s] - r)
 
-    cdef void change_weights(self, Py_ssize_t row, Py_ssize_t j, double x) noexcept nogil:
-        # W += x times a row of the data, for label j
-        cdef Py_ssize_t p
-        cdef double late = self.stamp(), value = 1
-        for p in range(self.indptr[row], self.indptr[row + 1]):
-            if self.data.shape[0]:
-                value = self.data[p]
-            self.W[self.indices[p], j] += x * value
-            if late > 0:
-                self.late_W[self.indices[p], j] += late * x * value
+    cdef void change_weights(
+        self, const long long* places, const double* changes, Py_ssize_t n
+    ) noexcept nogil:
+        # W += change of coefficients times the rows of the data
+        cdef Py_ssize_t k = 0, p, row, a, b
+        cdef double late = self.stamp(), value = 1, x, z
+        cdef double* w
+        while k < n:
+            row, a, x = places[k] >> 16, places[k] & 0xffff, changes[k]
+            b, z = a, 0
+            if k + 1 < n and places[k + 1] >> 16 == row:
+                k += 1
+                b, z = places[k] & 0xffff, changes[k]
+            k += 1
+            if k < n:
+                self.prefetch_weights(places[k])
+            if k + 1 < n and places[k + 1] >> 16 == places[k] >> 16:
+                self.prefetch_weights(places[k + 1])
+            for p in range(self.indptr[row], self.indptr[row + 1]):
+                w = &self.W[self.indices[p], 0]
+                if self.data.shape[0]:
+                    value = self.data[p]
+                w[a] += x * value
+                w[b] += z * value
+                if late > 0:
+                    self.late_W[self.indices[p], a] += late * x * value
+                    self.late_W[self.indices[p], b] += late * z * value
 
     cdef void change_scores(
-        self, Py_ssize_t row, Py_ssize_t place, Py_ssize_t j, double x
+        self, const long long* places, const double* changes, Py_ssize_t n, Py_ssize_t shift
     ) noexcept nogil:
-        # S += (gram @ change)': one column of the Gram matrix
-        cdef double late = self.stamp()
-        self.coef[row, j] += x
-        if late > 0:
-            self.late_coef[row, j] += late * x
-        self.add_scores(place, j, x)
-
-    cdef void add_scores(self, Py_ssize_t place, Py_ssize_t j, double x) noexcept nogil:
-        cdef Py_ssize_t u
-        cdef const double* source = &self.gram[place, 0]
-        cdef double* target = &self.S[j, 0]
-        for u in range(self.first_scored, min(self.stop_scored, self.gram.shape[0])):
-            target[u] += x * source[u]
+        # S += (gram @ change)'
+        cdef Py_ssize_t first = self.first_scored, k = 0, u
+        cdef Py_ssize_t stop = min(self.stop_scored, self.gram.shape[0])
+        cdef double x
+        cdef const double* source
+        cdef double* a
+        while k < n:
+            source, x = &self.gram[(places[k] >> 16) + shift, 0], changes[k]
+            a = &self.S[places[k] & 0xffff, 0]
+            k += 1
+            if k < n and places[k] >> 16 == places[k - 1] >> 16:
+                add_to_two(a, x, &self.S[places[k] & 0xffff, 0], changes[k], source, first, stop)
+                k += 1
+                continue
+            for u in range(first, stop):
+                a[u] += x * source[u]
 
     cdef void move_pairs(
         self, const short* a, const short* b, Py_ssize_t T, double x
@@ -1022,37 +1085,22 @@ cdef class HingeBlocks:
 
     cdef void repeat(self, Rounds rounds, Py_ssize_t who, Py_ssize_t log) noexcept nogil:
         # The changes of another thread in one round
-        cdef Py_ssize_t n = rounds.n_changes[who, log, 0], k = 0
+        cdef Py_ssize_t n = rounds.n_changes[who, log, 0], k = 0, last
         cdef const long long* place = &rounds.places[who, log, 0]
         cdef const double* x = &rounds.changes[who, log, 0]
         while k < n:
             if place[k] < 0:
                 self.add_to_chain(-1 - place[k], x[k])
-            elif not self.linear:
-                self.add_scores(place[k] >> 16, place[k] & 0xffff, x[k])
-            elif k + 1 < n and place[k + 1] >> 16 == place[k] >> 16:
-                if k + 2 < n:
-                    self.prefetch_weights(place[k + 2])
-                self.change_two_weights(place[k], x[k], place[k + 1], x[k + 1])
                 k += 1
+                continue
+            last = k + 1
+            while last < n and place[last] >= 0:
+                last += 1
+            if self.linear:
+                self.change_weights(place + k, x + k, last - k)
             else:
-                self.change_weights(place[k] >> 16, place[k] & 0xffff, x[k])
-            k += 1
-
-    cdef void change_two_weights(
-        self, long long a, double x, long long b, double z
-    ) noexcept nogil:
-        # `change_weights` of two labels of a row
-        cdef Py_ssize_t p, row = a >> 16
-        cdef double value = 1
-        cdef double* w
-        a, b = a & 0xffff, b & 0xffff
-        for p in range(self.indptr[row], self.indptr[row + 1]):
-            w = &self.W[self.indices[p], 0]
-            if self.data.shape[0]:
-                value = self.data[p]
-            w[a] += x * value
-            w[b] += z * value
+                self.change_scores(place + k, x + k, last - k, 0)
+            k = last
 
     cdef void prefetch_weights(self, long long place) noexcept nogil:
         cdef Py_ssize_t row = place >> 16, p, j = place & 0xffff

@@ -228,11 +228,11 @@ class StructuredHinge:
         self.whole = whole_sequences(offsets)
         self._bind(self.whole)
         self.sequences = self.blocks
-        self.team = None
-        if threads is not None and threads.n > 1:
-            self._engage(threads, cost)
+        self.team, self.threads = None, threads or Threads(1)
+        if self.threads.n > 1:
+            self._engage(cost)
 
-    def _engage(self, threads: Threads, cost: np.ndarray) -> None:
+    def _engage(self, cost: np.ndarray) -> None:
         # Lets threads train. A hard margin may have steps without an end, and averages need the
         # order of all steps.
         def copy() -> Any:
@@ -240,11 +240,12 @@ class StructuredHinge:
             ends = (a[name].copy() for name in ("score", "start", "end"))
             other = _margin.HingeBlocks(self, cost, *ends, 0, self.kernel)
             for name in ("W", "v") if self.is_linear else ("v",):
-                other.arrays[name][...] = a[name]
+                if a[name].any():  # else both are memory that was not touched yet
+                    other.arrays[name][...] = a[name]
             return other
 
         if self.is_whole and not self.averaging and self.slack != "hard":
-            data = self.kernel, copy, threads, self.offsets
+            data = self.kernel, copy, self.threads, self.offsets
             self.team = Team(*data, owned=not self.is_linear)
 
     def _bind(self, pieces: Pieces) -> None:
@@ -294,6 +295,7 @@ class StructuredHinge:
             its first value; searches end when the gap has.
         n_searches : int
         """
+        self.kernel.bind_own(self.threads)
         if self.team is not None:
             self._run_team(order, gaps, n_steps, accuracy, n_searches)
             return
@@ -311,6 +313,7 @@ class StructuredHinge:
 
     def together(self) -> AbstractContextManager:
         """Context for calls of ``optimize`` and ``revisit`` that follow one another closely."""
+        self.kernel.bind_own(self.threads)  # by threads that do not yet wait for their parts
         return nullcontext() if self.team is None else self.team.assembled()
 
     def _run_team(self, order, gaps, n_steps, accuracy, n_searches=0) -> None:
@@ -377,6 +380,7 @@ class StructuredHinge:
 
         ``gaps`` receives the contribution of each sequence to the gap among these paths.
         """
+        self.kernel.bind_own(self.threads)
         if self.team is not None:
             self._run_team(order, gaps, n_steps, accuracy)
             return
