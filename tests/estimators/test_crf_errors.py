@@ -72,7 +72,7 @@ def test_attribute_values_that_are_not_finite(value):
 
 MIXED = [
     ([np.ones((1, 2)), [{"a": 1.0}]], "sequence 0 holds a 2-D array but sequence 1 holds feature"),
-    ([[{"a": 1.0}], [["a"]]], "sequence 0 holds feature dicts but sequence 1 holds collections"),
+    ([[{"a": 1.0}], np.ones((1, 2))], "sequence 0 holds feature dicts but sequence 1 holds a 2-D"),
     ([np.ones((1, 2)), sparse.csr_matrix(np.ones((1, 2)))], "sequence 1 holds a sparse matrix"),
 ]
 

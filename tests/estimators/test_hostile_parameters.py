@@ -58,7 +58,7 @@ def test_sound_values_are_taken():
 
 def test_partial_fit_refuses_early_stopping():
     tagger = CRFTagger(early_stopping=True)
-    with pytest.raises(ValueError, match="early_stopping=False"):
+    with pytest.raises(AttributeError, match="early_stopping=False"):
         tagger.partial_fit([np.eye(2)], [["a", "b"]], classes=["a", "b"])
     assert not hasattr(tagger, "coef_")
 
