@@ -15,6 +15,14 @@ def folder(name):
     return path if "SKLSEQ_DATA" in os.environ and path.is_dir() else None
 
 
+def folder_or_notice(name):
+    """As ``folder``; prints a line if there is none."""
+    path = folder(name)
+    if path is None:
+        print(f"(no {name}/ under SKLSEQ_DATA)")
+    return path
+
+
 def row(*cells):
     print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
 

@@ -24,7 +24,14 @@ from statistics import mean, median
 from time import perf_counter
 
 import numpy as np
-from _common import fit_seconds, folder, header, row, shape_features, window_features
+from _common import (
+    fit_seconds,
+    folder_or_notice,
+    header,
+    row,
+    shape_features,
+    window_features,
+)
 from _peers import CRFsuite, Seqlearn, TokenSVC
 from scipy.sparse import csr_matrix
 from sklearn.exceptions import ConvergenceWarning
@@ -49,10 +56,8 @@ PASSES = (1, 2, 4, 8, 16)
 
 def chunking(options):
     """19 attributes a token, 8,936 sentences."""
-    path = folder("conll2000")
     print("\n### CoNLL-2000, linear kernel, 19 attributes a token\n")
-    if path is None:
-        print("(no conll2000/ under SKLSEQ_DATA)")
+    if (path := folder_or_notice("conll2000")) is None:
         return
     train = read_conll(path / "train.txt.gz", columns=("w", "pos"))
     train = tuple(part[: options.sentences] for part in train)
@@ -156,10 +161,8 @@ def draw(curves, path):
 
 def path_of_C(options):
     """Ten values of C against the last of them alone, and one thread against two."""
-    path = folder("conll2000")
     print("\n### CoNLL-2000: C = 0.001 to 1 by HMSVMTaggerCV, C = 1 alone, and with two threads\n")
-    if path is None:
-        print("(no conll2000/ under SKLSEQ_DATA)")
+    if (path := folder_or_notice("conll2000")) is None:
         return
     tokens, y = read_conll(path / "train.txt.gz", columns=("w", "pos"))
     X = TemplateFeatures(columns=["w", "pos"]).fit_transform(tokens[: options.sentences])
@@ -197,10 +200,8 @@ def read_letters(path):
 
 def letters(options):
     """Fold 0 against the rest, and the other way round."""
-    path = folder("ocr-letters")
     print("\n### OCR letters: letter accuracy\n")
-    if path is None:
-        print("(no ocr-letters/ under SKLSEQ_DATA)")
+    if (path := folder_or_notice("ocr-letters")) is None:
         return
     few = slice(40 if options.quick else None)
     small, large = (
@@ -285,10 +286,8 @@ def on_features(name, features, C, train, test):
 
 def single(options):
     """Single letters: the machine of Crammer and Singer, by scikit-learn and by ours."""
-    path = folder("ocr-letters")
     print("\n### Single letters of fold 0: Crammer and Singer's multiclass machine, C = 0.1\n")
-    if path is None:
-        print("(no ocr-letters/ under SKLSEQ_DATA)")
+    if (path := folder_or_notice("ocr-letters")) is None:
         return
     few = slice(40 if options.quick else None)
     (X, y), (Z, wanted) = (
@@ -410,10 +409,8 @@ def five_folds(X, y, options):
 
 def entities(options):
     """Spanish named entities."""
-    path = folder("conll2002")
     print("\n### Named entities: 300 sentences of CoNLL-2002 Spanish, 5 folds, window 3\n")
-    if path is None:
-        print("(no conll2002/ under SKLSEQ_DATA)")
+    if (path := folder_or_notice("conll2002")) is None:
         return
     columns, y = read_conll(path / "esp.train.gz", columns=("w", "pos"))
     chosen = [s for s, labels in enumerate(y) if len(labels) >= 10][:300]
@@ -424,10 +421,8 @@ def entities(options):
 
 def tagging(options):
     """English parts of speech."""
-    path = folder("ptb-wsj-sample")
     print("\n### Parts of speech: 300 sentences of the WSJ sample, 5 folds, window 3\n")
-    if path is None:
-        print("(no ptb-wsj-sample/ under SKLSEQ_DATA)")
+    if (path := folder_or_notice("ptb-wsj-sample")) is None:
         return
     with gzip.open(path / "train.tsv.gz", "rt") as file:
         sentences = [s.split("\n") for s in file.read().strip().split("\n\n")][:300]

@@ -15,7 +15,14 @@ from statistics import mean, median
 from time import perf_counter, process_time
 
 import numpy as np
-from _common import fit_seconds, folder, header, row, shape_features, window_features
+from _common import (
+    fit_seconds,
+    folder_or_notice,
+    header,
+    row,
+    shape_features,
+    window_features,
+)
 from _corpora import corpus, letters
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -245,10 +252,8 @@ def chosen_by_inner_split(model, grid, A, y, n_jobs):
 
 def table2(n_jobs):
     """300 Spanish sentences, 5 folds; every column's parameter from an inner split of the fold."""
-    path = folder("conll2002")
     print("\n### Table 2: 300 sentences of CoNLL-2002 Spanish, 5 folds; error % (s of a fit)\n")
-    if path is None:
-        print("(no conll2002/ under SKLSEQ_DATA)")
+    if (path := folder_or_notice("conll2002")) is None:
         return
     columns, y = read_conll(path / "esp.train.gz", columns=("w", "pos"))
     chosen = [s for s, labels in enumerate(y) if len(labels) >= 10][:300]
@@ -301,8 +306,7 @@ def weights(n_jobs):
         "fit, s",
     )
     for name, n in SAMPLES.items():
-        if folder(name) is None:
-            print(f"(no {name}/ under SKLSEQ_DATA)")
+        if folder_or_notice(name) is None:
             continue
         X, y = corpus(name)
         order = np.random.default_rng(0).permutation(len(y))[:n]
@@ -356,8 +360,7 @@ def search(n_jobs):
     print("\n### ZScoreTaggerCV and GridSearchCV, 3 x 5 values, 5 folds (processor seconds)\n")
     header("data", "ZScoreTaggerCV", "GridSearchCV", "ratio", "chosen", "by the grid")
     for name, n in SEARCHED.items():
-        if folder(name) is None:
-            print(f"(no {name}/ under SKLSEQ_DATA)")
+        if folder_or_notice(name) is None:
             continue
         X, y = corpus(name, n)
         own = ZScoreTaggerCV(
@@ -381,8 +384,7 @@ def kappa(n_jobs):
     header("data", *kappas)
     options = {"l2s": [0.1, 0.3, 1.0], "cv": KFold(3, shuffle=True, random_state=0)}
     for name, n in SAMPLES.items():
-        if folder(name) is None:
-            print(f"(no {name}/ under SKLSEQ_DATA)")
+        if folder_or_notice(name) is None:
             continue
         X, y = corpus(name)
         train = np.random.default_rng(0).permutation(len(y))[:n][: n * 3 // 4]
@@ -434,8 +436,7 @@ def refine(n_jobs):
     print("\n### Iterations from the z-score (processor seconds)\n")
     header("data", "l2", "model", "token accuracy %, span F1", "fit, s")
     for name, l2 in REFINED.items():
-        if folder(name) is None:
-            print(f"(no {name}/ under SKLSEQ_DATA)")
+        if folder_or_notice(name) is None:
             continue
         X, y = corpus(name)
         order = np.random.default_rng(0).permutation(len(y))[: SAMPLES[name]]
@@ -473,9 +474,7 @@ def dense_letters(path):
 def kernels(n_jobs):
     """Kernels on letters: train on fold 0 and test on the nine others, and the reverse."""
     print("\n### Letters: token accuracy % (processor seconds)\n")
-    path = folder("ocr-letters")
-    if path is None:
-        print("(no ocr-letters/ under SKLSEQ_DATA)")
+    if (path := folder_or_notice("ocr-letters")) is None:
         return
     small, large = (dense_letters(path / f"{f}.tsv.gz") for f in ("fold0", "folds1-9"))
     rbf = {"kernel": "rbf", "gamma": 0.05, "l2": 0.002, "random_state": 0, "n_jobs": n_jobs}
@@ -508,9 +507,7 @@ def kernels(n_jobs):
 
 def templates(corpus, *names):
     """Rows of 19 attributes a token and labels of each file, or None without the data."""
-    path = folder(corpus)
-    if path is None:
-        print(f"(no {corpus}/ under SKLSEQ_DATA)")
+    if (path := folder_or_notice(corpus)) is None:
         return None
     read = [read_conll(path / name, columns=("w", "pos")) for name in names]
     features = TemplateFeatures(columns=["w", "pos"]).fit(read[0][0])

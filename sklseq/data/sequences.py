@@ -666,9 +666,9 @@ def check_sample_weight(sample_weight: Any, n_sequences: int) -> np.ndarray:
 def training_weights(sample_weight: Any, n_sequences: int, zeros: bool = False) -> np.ndarray:
     """Return weights of training sequences, checked and, unless ``zeros``, not all zero."""
     weights = check_sample_weight(sample_weight, n_sequences)
-    if not weights.any() and zeros:
-        return weights
     if n_sequences and not weights.any():
+        if zeros:
+            return weights
         raise ValueError("sample_weight must have a positive entry; all weights are zero.")
     (low, high), largest = WEIGHTS, weights.max(initial=0)
     if n_sequences and not low <= largest <= high:

@@ -21,7 +21,7 @@ from sklseq.data.labels import (
     find_codes,
     list_of_sequences,
 )
-from sklseq.data.sequences import check_sample_weight
+from sklseq.data.sequences import check_sample_weight, training_weights
 from sklseq.data.span_rules import check_scheme, find_by_rules, span_rules
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike, ValidLike
 from sklseq.estimators.folds import as_list, of_positive_weight, take
@@ -201,7 +201,8 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         estimator = CRFTagger() if self.estimator is None else clone_part(self, "estimator")
         X = as_list(X)
         check_counts(len(X), len(y))
-        X, y, weights = of_positive_weight(X, y, sample_weight)
+        given = None if sample_weight is None else training_weights(sample_weight, len(y))
+        X, y, weights = of_positive_weight(X, y, given)
         train, aside = self._parts(len(y))
         of_train, of_aside = (None, None) if weights is None else (weights[train], weights[aside])
         fit_weighted(estimator, take(X, train), take(y, train), of_train)
@@ -244,14 +245,12 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         if not len(y):
             raise ValueError("X holds no sequences to calibrate with; pass at least one.")
         weights = check_sample_weight(sample_weight, len(y))
-        kept = np.flatnonzero(weights)
-        if not len(kept):
+        if not weights.any():
             raise ValueError(
                 "sample_weight of the sequences to calibrate with must have a positive entry; got "
                 "zeros only."
             )
-        if len(kept) < len(y):
-            X, y, weights = take(as_list(X), kept), take(y, kept), weights[kept]
+        X, y, weights = of_positive_weight(X, y, weights)
         scores, owner = self._scores(estimator, X, y)
         threshold = self._threshold(scores, owner, weights)
         if threshold == np.inf:

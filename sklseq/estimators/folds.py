@@ -14,9 +14,8 @@ from sklearn.model_selection import check_cv
 from sklseq._lib.checks import is_number
 from sklseq._lib.signatures import takes
 from sklseq.data.segment_potentials import SegmentPotentials
-from sklseq.data.sequences import Sequences, training_weights
+from sklseq.data.sequences import Sequences
 from sklseq.data.tables import list_sequences
-from sklseq.data.types import ArrayLike
 from sklseq.metrics import SCORERS, get_scorer
 
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -34,17 +33,12 @@ def take(sequences: Any, which: Iterable[int]) -> Any:
     return [sequences[s] for s in which]
 
 
-def of_positive_weight(
-    X: Any, y: list, sample_weight: ArrayLike | None
-) -> tuple[Any, list, NDArray[np.float64] | None]:
-    """Return X, y and the checked weights (or None) without sequences of weight 0."""
-    if sample_weight is None:
-        return X, y, None
-    weights = training_weights(sample_weight, len(y))
+def of_positive_weight(X: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:
+    """Return X, y and the weights, checked or None, without sequences of weight 0."""
+    if weights is None or weights.all():
+        return X, y, weights
     kept = np.flatnonzero(weights)
-    if len(kept) < len(y):
-        X, y, weights = take(X, kept), take(y, kept), weights[kept]
-    return X, y, weights
+    return take(as_list(X), kept), take(y, kept), weights[kept]
 
 
 def read_folds(

@@ -26,7 +26,7 @@ from sklseq.data.segment_labels import (
     list_of_segments,
     segments_to_labels,
 )
-from sklseq.data.sequences import check_sample_weight
+from sklseq.data.sequences import check_sample_weight, training_weights
 from sklseq.data.types import ArrayLike, ColumnsLike, LabelsLike, SequencesLike, ValidLike
 from sklseq.estimators.folds import as_list, of_positive_weight, take
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
@@ -148,7 +148,9 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
             The estimator itself.
         """
         self._check_parameters()
-        X, y, weights = of_positive_weight(as_list(X), list(list_of_segments(y)), sample_weight)
+        X, y = as_list(X), list(list_of_segments(y))
+        given = None if sample_weight is None else training_weights(sample_weight, len(y))
+        X, y, weights = of_positive_weight(X, y, given)
         base = self._base()
         truth = _segments_of(y, last_step(unwrap(base, fitted=False))[0].outside)
         if self.cv > len(y):
@@ -362,7 +364,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         for found, log_proba in self._ranked(X):
             proba = dict.fromkeys(found[0], 0.0)
             for p, candidate in zip(np.exp(log_proba).tolist(), found):
-                for segment in proba.keys() & set(candidate):
+                for segment in proba.keys() & candidate:
                     proba[segment] += p
             answers.append([Span(*segment, min(1.0, p)) for segment, p in proba.items()])
         return answers

@@ -264,9 +264,9 @@ cdef class HingeBlocks:
     cdef Py_ssize_t n_at_hand
     cdef public double gain                    # sum over steps: what each adds to the dual, alone
     cdef Py_ssize_t first_scored, stop_scored  # rows whose scores are kept up to date in S
-    cdef long long* noted_places               # where changes are told to other threads, or NULL
+    cdef long long* noted_places               # log of changes for other threads, or NULL
     cdef double* noted_changes
-    cdef long long[::1] places                 # the same of one update, if nobody is told
+    cdef long long[::1] places                 # of one update, where there is no such log
     cdef double[::1] changes
     cdef Py_ssize_t n_noted
 
