@@ -1,17 +1,6 @@
 """Detection of processor features."""
 
-cdef extern from *:
-    """
-    #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-    static int sklseq_has_v3(void) {
-        __builtin_cpu_init();
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
-            && __builtin_cpu_supports("bmi2");
-    }
-    #else
-    static int sklseq_has_v3(void) { return 0; }
-    #endif
-    """
+cdef extern from "sklseq/_lib/cpu_features.h":
     bint sklseq_has_v3() noexcept nogil
 
 

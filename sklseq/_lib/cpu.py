@@ -2,10 +2,12 @@
 
 Each kernel is compiled from one source for the baseline of the platform and, on x86-64, again
 for the x86-64-v3 level (AVX2 and FMA). The choice is made at import. The environment variable
-``SKLSEQ_CPU=baseline`` forces the baseline build, for comparisons.
+``SKLSEQ_CPU=baseline`` forces the baseline build, for comparisons. A build with the option
+``-Dprocessors=this``, as the Makefile makes them, has only the level of the machine that made it.
 """
 
 import importlib
+import importlib.util
 import os
 from types import ModuleType
 
@@ -27,4 +29,12 @@ def load_kernel(name: str) -> ModuleType:
             return importlib.import_module(name + "_v3")
         except ModuleNotFoundError:  # not built for this platform
             pass
-    return importlib.import_module(name)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if importlib.util.find_spec(name + "_v3") is None:
+            raise
+        raise ImportError(
+            f"{name} is compiled for x86-64-v3 processors only, and the baseline was asked for "
+            "(an older processor, or SKLSEQ_CPU=baseline): build with -Dprocessors=all."
+        ) from error
