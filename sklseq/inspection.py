@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.checks import check_choice, check_number
 from sklseq._lib.estimator import fitted_parameter
+from sklseq._lib.ragged import offsets_of
 from sklseq._lib.signatures import taken_options
 from sklseq.data.characters import SequenceTokens
 from sklseq.data.labels import as_label_sequences, find_codes
@@ -420,7 +421,7 @@ def uncertain_rows(
     """
     check_number("n", n, 1, whole=True)
     proba = _ask(model, "predict_proba", X, known=known)
-    offsets = np.cumsum([0, *map(len, proba)])
+    offsets = offsets_of(list(map(len, proba)))
     best = np.concatenate([np.zeros(0), *(rows.max(axis=1) for rows in proba)])
     rows = np.arange(len(best))
     if known is not None:

@@ -448,7 +448,7 @@ FAULTS = [
     ("inference/chain/linear_chain.py", "log_z[a:b], rows)\n    check_paths(log_z)", "log_z[a:b], rows)", INFERENCE),
     ("inference/chain/linear_chain.py", "np.ascontiguousarray(self.score.T)", "np.ascontiguousarray(self.score)", INFERENCE),
     ("data/samples.py", "np.where(key < 0, key + n, key)", "np.where(key < 0, key + n - 1, key)", "test_properties"),
-    ("data/sequences.py", "self.offsets[which] - offsets[:-1]", "self.offsets[which] - offsets[1:]", "test_sequences"),
+    ("_lib/ragged.py", "first - offsets[:-1]", "first - offsets[1:]", "test_ragged"),
     ("data/constraints.py", "complete[:, None], goes_on[:, None] & same_type", "complete[:, None], goes_on[:, None]", "test_labels"),
     ("estimators/base.py", "right = truth == predicted", "right = np.maximum(truth, 0) == predicted", "test_unseen_labels"),
     ("estimators/crf/crf_tagger.py", "score[unseen] = -np.inf", "pass", "test_unseen_labels"),

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sklseq._lib.ragged import ranges
 from sklseq.data.labels import first_cut, locate
 from sklseq.data.span_labels import (
     SCHEMES,
@@ -268,7 +269,7 @@ def possible_labels(allowed: Constraints, offsets: NDArray[np.integer]) -> NDArr
     it and after it alone.
     """
     lengths = np.diff(offsets)
-    before = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    before = ranges(0, lengths)
     after = np.repeat(lengths, lengths) - 1 - before
     n = int(lengths.max(initial=0))
     ahead = _reachable(allowed.start, allowed.transition, n)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sklseq._lib.ragged import offsets_of
 from sklseq.data._label_lists import string_codes
 from sklseq.data.tables import is_list, is_table, refuse_mask
 
@@ -72,7 +73,7 @@ def codes_of_strings(y: Any) -> tuple[NDArray, NDArray[np.int32], NDArray[np.int
         return None
     classes, order = np.unique(np.array(found[0]), return_inverse=True)
     codes = order.astype(np.int32)[found[1]]
-    return classes, codes, np.concatenate(([0], np.cumsum(lengths)))
+    return classes, codes, offsets_of(lengths)
 
 
 def list_of_sequences(y: Any, name: str = "y") -> list[Any]:
@@ -103,7 +104,7 @@ def list_label_sequences(
         none = ", or .tolist(), which puts None where it is masked"
         refuse_mask(sequence, f"Sequence {number} of {name}", none)
     lengths = np.fromiter(map(len, sequences), dtype=np.int64, count=len(sequences))
-    return sequences, np.concatenate(([0], np.cumsum(lengths)))
+    return sequences, offsets_of(lengths)
 
 
 def what_else(sequence: Any) -> str:

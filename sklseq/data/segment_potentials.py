@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from sklseq._lib.ragged import offsets_of, ranges
 from sklseq.data.samples import Samples
 from sklseq.data.sequences import (
     as_csr,
@@ -190,7 +191,7 @@ class SegmentPotentials(Samples[SequencePotentials]):
         ]
         return cls(
             [part.n_steps for part in parts],
-            np.concatenate([[0], np.cumsum(counts)]).astype(int),
+            offsets_of(counts),
             *(column.astype(np.int64) for column in columns),
             _stack([p.rows for p in parts], counts),
             feature_names=feature_names,
@@ -225,7 +226,7 @@ class SegmentPotentials(Samples[SequencePotentials]):
         if not kinds or not set(kinds) <= {EXACT, OPEN_END, OPEN_START, OPEN_BOTH}:
             raise ValueError(f"kinds must be some of the numbers 0 to 3; got {kinds}.")
         rows, n = _feature_rows(X.rows), X.n_rows
-        step = np.arange(n) - np.repeat(X.offsets[:-1], X.lengths)
+        step = ranges(0, X.lengths)
         blocks = [
             cls._made(X.lengths, X.offsets, np.full(n, kind, dtype=np.int8), step, step + 1, rows,
                       np.arange(n), None, X.roles)
@@ -288,12 +289,11 @@ class SegmentPotentials(Samples[SequencePotentials]):
     def _take(self, which: range | np.ndarray) -> SegmentPotentials:
         which = np.asarray(which, dtype=np.intp)
         counts = np.diff(self.offsets)[which]
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        p = np.arange(offsets[-1]) + np.repeat(self.offsets[which] - offsets[:-1], counts)
+        p = ranges(self.offsets[which], counts)
         # Rows that no potential uses any more are dropped.
         kept, row = np.unique(self.row[p], return_inverse=True)
         return SegmentPotentials._made(
-            self.lengths[which], offsets, self.kind[p], self.start[p], self.stop[p],
+            self.lengths[which], offsets_of(counts), self.kind[p], self.start[p], self.stop[p],
             self.rows[kept], row.reshape(-1), self.feature_names,
             self.roles,
         )  # fmt: skip
@@ -318,7 +318,7 @@ class SegmentPotentials(Samples[SequencePotentials]):
             [np.repeat(np.arange(len(b)), np.diff(b.offsets)) for b in blocks]
         )
         order = np.argsort(sequence, kind="stable")
-        before = np.cumsum([0, *(b.rows.shape[0] for b in blocks)])
+        before = offsets_of([b.rows.shape[0] for b in blocks])
         names = [b.feature_names for b in blocks]
         spans = ("kind", "start", "stop")
         return cls._made(

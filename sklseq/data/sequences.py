@@ -16,6 +16,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sklseq._lib.ragged import offsets_of, ranges
 from sklseq.data.labels import PartialLabelError, cut_rows, locate, read_codes
 from sklseq.data.samples import Samples
 from sklseq.data.tables import is_table, list_sequences, refuse_mask
@@ -132,8 +133,7 @@ class Sequences(Samples[Rows]):
 
         A single array is not copied.
         """
-        offsets = np.zeros(len(matrices) + 1, dtype=np.int64)
-        np.cumsum([m.shape[0] for m in matrices], out=offsets[1:])
+        offsets = offsets_of([m.shape[0] for m in matrices])
         if any(is_sparse(m) for m in matrices):
             from scipy import sparse
 
@@ -164,10 +164,8 @@ class Sequences(Samples[Rows]):
             offsets = self.offsets[which.start : max(which.start, which.stop) + 1]
             return Sequences(self.rows[offsets[0] : offsets[-1]], offsets - offsets[0], self.roles)
         lengths = self.lengths[which]
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        # Row r of the result is row r + shift of self.rows; a sequence has one shift.
-        shift = np.repeat(self.offsets[which] - offsets[:-1], lengths)
-        return Sequences(self.rows[np.arange(offsets[-1]) + shift], offsets, self.roles)
+        rows = self.rows[ranges(self.offsets[which], lengths)]
+        return Sequences(rows, offsets_of(lengths), self.roles)
 
     def with_rows(self, rows: Rows) -> Sequences:
         """Return the same sequences with other features, for row-wise transformers.

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.checks import check_number
+from sklseq._lib.ragged import offsets_of
 
 from ._conll_batches import text_blocks
 
@@ -178,7 +179,7 @@ def _encode(columns: Iterator, n: int, vocabulary: dict, grow: bool) -> sparse.c
         indices.append(np.array([vocabulary.get(name, -1) for name in names])[codes])
     codes = np.stack(indices, axis=1).astype(np.int32)
     keep = codes >= 0
-    indptr = np.concatenate([[0], np.cumsum(keep.sum(axis=1))])
+    indptr = offsets_of(keep.sum(axis=1))
     shape = (n, len(vocabulary))
     return sparse.csr_matrix((np.ones(keep.sum()), codes[keep], indptr), shape=shape)
 

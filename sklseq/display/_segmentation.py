@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from sklseq._lib.checks import check_number
+from sklseq._lib.ragged import offsets_of
 from sklseq.data.segment_labels import labels_to_segments, segments_to_labels
 from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.display._common import (
@@ -290,7 +291,7 @@ class SegmentationDisplay:
 
     def _spans(self, s: int) -> Iterator[tuple[int, int, tuple[str, bool, bool]]]:
         """Characters of the segments of a sequence; (type, whether it is true, whether wrong)."""
-        at = np.cumsum([0, *(len(word) + 1 for word in self.tokens[s])]).tolist()
+        at = offsets_of([len(word) + 1 for word in self.tokens[s]]).tolist()
         true = [] if self.true is None else self.true[s]
         for start, stop, type_ in self.segments[s]:
             wrong = self.true is not None and (start, stop, type_) not in true

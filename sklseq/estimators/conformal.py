@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._lib.available import missing_if
 from sklseq._lib.checks import check_choice
 from sklseq._lib.estimator import LabellerBase, check_plain_parameters, clone_part
+from sklseq._lib.ragged import offsets_of
 from sklseq._lib.signatures import taken_options
 from sklseq.data.labels import (
     as_label_sequences,
@@ -370,7 +371,7 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         start, stop = self._units(labels, offsets)
         if not len(start):
             raise ValueError(f"y holds no {self.by}; a coverage needs at least one.")
-        missed = np.append(0, np.cumsum(~right))
+        missed = offsets_of(~right)
         sizes = sets.sum(axis=1)
         return CoverageReport(
             float((missed[stop] == missed[start]).mean()),

@@ -17,6 +17,7 @@ from sklseq._lib.estimator import (
     check_plain_parameters,
     unchanged_on_error,
 )
+from sklseq._lib.ragged import offsets_of
 from sklseq._lib.threads import check_n_jobs
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.input_kinds import in_blocks
@@ -306,5 +307,5 @@ def keep_frequent(
     kept = counts >= min_count
     new = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
     kept_here = kept[indices]
-    indptr = np.concatenate([[0], np.cumsum(kept_here)])[indptr]
+    indptr = offsets_of(kept_here)[indptr]
     return new, new[indices[kept_here]], indptr

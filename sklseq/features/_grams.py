@@ -9,6 +9,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from sklseq._lib.ragged import offsets_of
 from sklseq.features import _encode
 from sklseq.features._columns import Columns
 from sklseq.features._commands import AFTER, BEFORE, Command, command_of
@@ -31,7 +32,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, lengths: np.ndarray, before: int, after: int) -> Self:
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        offsets = offsets_of(lengths)
         starts = offsets[:-1] + before + (before + after) * np.arange(len(lengths))
         n_positions = int(offsets[-1]) + (before + after) * len(lengths)
         return cls(lengths, offsets, starts, n_positions, before, after)

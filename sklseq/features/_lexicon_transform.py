@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sklseq._lib.ragged import offsets_of
 from sklseq.features import _rows
 from sklseq.features._columns import read_columns
 from sklseq.features._grams import slot_shift
@@ -46,6 +47,6 @@ class LexiconTransform:
             )
         marked = np.stack([tags & B, tags & I], axis=1)
         marked = marked.reshape(2 * len(tags), codes.shape[1]).T > 0
-        indptr = np.concatenate([[0], np.cumsum(marked.sum(axis=1))]).astype(np.int64)
+        indptr = offsets_of(marked.sum(axis=1))
         indices = np.nonzero(marked)[1].astype(np.int32)
         return PackedRows(indptr, indices, None, self.n_features_out_, offsets)

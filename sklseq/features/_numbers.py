@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from sklseq._lib.ragged import offsets_of
 from sklseq.data.column_sequences import ColumnSequences
 from sklseq.data.sequences import Sequences, as_sequences
 from sklseq.data.tables import column_array, column_list
@@ -51,7 +52,7 @@ def read_numbers(columns: Columns, names: list[str]) -> tuple[Sequences, list[st
         for j in range(1 if part.ndim == 1 else part.shape[1])
     ]
     rows = np.column_stack(parts) if len(parts) > 1 or parts[0].ndim == 1 else parts[0]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    offsets = offsets_of(lengths)
     return as_sequences(Sequences(rows, offsets), finite=False), numbers
 
 

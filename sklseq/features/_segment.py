@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 
 from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import clone_part, fitted_property
+from sklseq._lib.ragged import offsets_of
 from sklseq.data.segment_potentials import OPEN_BOTH, SegmentPotentials
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import (
@@ -477,7 +478,7 @@ def _store(parts: list[Part], tokens: Tokens, values: list[dict], grow: bool, dt
         found += blocks
         bases += [n_columns] * len(blocks)
         n_columns += part.n_columns(of_part, n_features)
-    first = np.cumsum([0] + [block.rows.shape[0] for block in found])
+    first = offsets_of([block.rows.shape[0] for block in found])
     sizes = [len(block.start) for block in found]
     return _Stored(
         np.repeat([block.kind for block in found], sizes),

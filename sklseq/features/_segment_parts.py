@@ -26,6 +26,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.checks import is_number
+from sklseq._lib.ragged import ranges
 from sklseq._lib.signatures import n_required, takes
 from sklseq.data.segment_potentials import EXACT, OPEN_BOTH, OPEN_END, OPEN_START
 from sklseq.features._kinds import attributes_of, result_of
@@ -106,7 +107,7 @@ class Tokens:
     @cached_property
     def before(self) -> np.ndarray:
         """Number of tokens before each in its sequence."""
-        return np.arange(self.n) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
+        return ranges(0, np.diff(self.offsets))
 
     @cached_property
     def from_here(self) -> np.ndarray:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.ragged import offsets_of, ranges
 from sklseq.features import _closest, _jaro_winkler
 from sklseq.features._lexicon import lexicon_lines
 from sklseq.features._spans import Spans
@@ -43,7 +44,7 @@ def make_index(name: str, lexicon: Any, n_gram: int | None) -> dict[str, Any]:
             "one, or omit the lexicon."
         )
     codes = np.fromiter(chain.from_iterable(entries), np.int32)
-    ends = _before(np.fromiter(map(len, entries), np.int64, len(entries)))
+    ends = offsets_of(np.fromiter(map(len, entries), np.int64, len(entries)))
     columns, of_term, before = forms, codes, np.arange(len(codes) + 1)
     if n_gram is not None:
         columns, of_term, before = _columns_of(forms, codes, n_gram)
@@ -60,7 +61,7 @@ def make_index(name: str, lexicon: Any, n_gram: int | None) -> dict[str, Any]:
     return {
         "alphabet": alphabet,
         "characters": _numbered(points, alphabet),
-        "ends": _before(np.fromiter(map(len, texts), np.int64, len(texts))),
+        "ends": offsets_of(np.fromiter(map(len, texts), np.int64, len(texts))),
         "columns": columns,
         "idf": weights.idf_,
         "posting_ends": by_term.indptr.astype(np.int64),
@@ -95,9 +96,8 @@ def _columns_of(forms: Iterable[str], codes: np.ndarray, n_gram: int) -> tuple:
     columns = dict(zip(dict.fromkeys(terms), count()))
     of_term = np.array([columns[term] for term in terms], dtype=np.int32)
     sizes = np.fromiter(map(len, terms_of), np.int64, len(terms_of))
-    before = _before(sizes[codes])
-    shift = np.repeat(_before(sizes)[codes] - before[:-1], sizes[codes])
-    return columns, of_term[np.arange(before[-1]) + shift], before
+    at = ranges(offsets_of(sizes)[codes], sizes[codes])
+    return columns, of_term[at], offsets_of(sizes[codes])
 
 
 def equal_entries(
@@ -129,10 +129,6 @@ def equal_entries(
             own = [tokens[code] for code in codes[at : at + spans.length]]
             out[at, spans.length - 1] = " ".join(filter(None, own)) in entries
     return out
-
-
-def _before(counts: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(counts)])
 
 
 def _terms(token: str, n_gram: int | None) -> list[str]:
@@ -195,10 +191,8 @@ def _span_texts(index: dict[str, Any], tokens: list[str], codes: np.ndarray) -> 
     """
     text = "".join(f"{token} " for token in tokens if token)
     sizes = np.array([len(token) + 1 if token else 0 for token in tokens], dtype=np.int64)
-    size, shift = sizes[codes], _before(sizes)[codes]
-    first = _before(size)
-    at = np.arange(first[-1]) + np.repeat(shift - first[:-1], size)
-    return _numbered(_code_points(text), index["alphabet"])[at], first
+    at = ranges(offsets_of(sizes)[codes], sizes[codes])
+    return _numbered(_code_points(text), index["alphabet"])[at], offsets_of(sizes[codes])
 
 
 def _code_points(text: str) -> np.ndarray:

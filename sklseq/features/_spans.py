@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.ragged import offsets_of, ranges
+
 
 class Spans(NamedTuple):
     """All spans of one length within the sequences.
@@ -65,8 +67,7 @@ def distinct_rows(rows: Any) -> tuple[Any, np.ndarray]:
     alike = first[number]
     widths = np.diff(rows.indptr)
     if np.array_equal(widths, widths[alike]):
-        own = np.arange(rows.indptr[-1])
-        other = own + np.repeat((rows.indptr[alike] - rows.indptr[:-1]), widths)
+        other = ranges(rows.indptr[alike], widths)
         if np.array_equal(rows.indices, rows.indices[other]) and np.array_equal(
             rows.data, rows.data[other]
         ):
@@ -83,7 +84,7 @@ def _mixed(codes: np.ndarray) -> np.ndarray:
 
 def stack_rows(blocks: list, bases: list[int], n_columns: int, dtype: Any) -> sparse.csr_matrix:
     """Stack the rows of all blocks, with the columns of each block shifted by its base."""
-    nnz = np.cumsum([0] + [b.nnz for b in blocks])
+    nnz = offsets_of([b.nnz for b in blocks])
     indptr = np.concatenate([[0], *(b.indptr[1:] + n for b, n in zip(blocks, nnz))])
     indices = np.concatenate([np.zeros(0, int), *(b.indices + c for b, c in zip(blocks, bases))])
     data = np.concatenate([np.zeros(0), *(b.data for b in blocks)]).astype(dtype, copy=False)
@@ -96,5 +97,5 @@ def kept_columns(rows: sparse.csr_matrix, kept: np.ndarray) -> sparse.csr_matrix
         return rows[:, kept]
     at = np.minimum(np.searchsorted(kept, rows.indices), len(kept) - 1)
     found = kept[at] == rows.indices
-    indptr = np.concatenate([[0], np.cumsum(found)])[rows.indptr]
+    indptr = offsets_of(found)[rows.indptr]
     return sparse.csr_matrix((rows.data[found], at[found], indptr), (rows.shape[0], len(kept)))

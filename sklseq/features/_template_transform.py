@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sklseq._lib.ragged import offsets_of
 from sklseq.features import _encode, _rows
 from sklseq.features._columns import Columns, read_columns
 from sklseq.features._commands import command_of
@@ -68,14 +69,14 @@ class TemplateTransform:
         texts = [
             _rows.polynomials(list(t)) for t in self._tokens([t.names for t in tables.values()])
         ]
-        first = np.cumsum([0] + [len(t) for t in texts]).tolist()
+        first = offsets_of([len(t) for t in texts]).tolist()
         names = list(tables)
         parts = []
         for template in templates:
             parts += [(names.index(c), d, first[names.index(c)]) for c, d in template.parts]
             if not template.parts:
                 parts.append((len(names) + self.flags_.index(template.flag), 0, -1))
-        ends = np.cumsum([0] + [max(1, len(t.parts)) for t in templates])
+        ends = offsets_of([max(1, len(t.parts)) for t in templates])
         literals = [t for x in templates for t in (x.literals if x.parts else ("", *x.literals))]
         n_rows = int(layout.offsets[-1])
         indices = np.empty(n_rows * len(templates), dtype=np.int32)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sklseq._lib.ragged import offsets_of
 from sklseq.features import _rows
 from sklseq.features._columns import Columns, read_columns
 from sklseq.features._kinds import Kind, own_kind, standard_kinds
@@ -86,7 +87,7 @@ class TokenTransform:
                 table.next += len(table.values[k]) if table.next >= 0 else 0
             blocks.append(block.reshape(len(tokens), width))
         more = np.concatenate(blocks, axis=1)
-        more_ends = np.concatenate([[0], np.cumsum((more >= 0).sum(axis=1))]).astype(np.int64)
+        more_ends = offsets_of((more >= 0).sum(axis=1))
         return join_rows(ends, numbers, more_ends, more[more >= 0], 0)
 
     def _gather(
@@ -110,7 +111,7 @@ def distinct_tokens(
     the distinct tokens of the first.
     """
     lengths = columns.lengths(names[0])
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    offsets = offsets_of(lengths)
     codes = np.empty((len(names), offsets[-1]), dtype=np.int32)
     tokens, first = [], 0
     for row, name in zip(codes, names):
@@ -150,6 +151,6 @@ def _several(values: list[list[str]]) -> tuple[list, int]:
 
 def stacked(rows: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     """Return the row ends and attributes of several columns' tokens, column after column."""
-    first = np.cumsum([0] + [len(numbers) for _, numbers in rows])
+    first = offsets_of([len(numbers) for _, numbers in rows])
     ends = [np.zeros(1, np.int64), *(e[1:] + f for (e, _), f in zip(rows, first))]
     return np.concatenate(ends), np.concatenate([numbers for _, numbers in rows])

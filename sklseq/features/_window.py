@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 
 from sklseq._lib.checks import check_number
 from sklseq._lib.estimator import clone_part, fitted_property
+from sklseq._lib.ragged import ranges
 from sklseq.data.input_kinds import in_blocks
 from sklseq.data.sequences import STATE, Sequences, as_sequences
 from sklseq.data.types import DTypeLike
@@ -270,7 +271,7 @@ class WindowFeatures(WindowTransform, VocabularyMixin, Extractor, auto_wrap_outp
     def _assemble_dense(self, inner: Sequences) -> Sequences:
         n, rows = self.n_inner_, inner.rows
         out = np.zeros((inner.n_rows, self.n_features_out_), dtype=rows.dtype)
-        position = np.arange(inner.n_rows) - np.repeat(inner.offsets[:-1], inner.lengths)
+        position = ranges(0, inner.lengths)
         behind = np.repeat(inner.lengths, inner.lengths) - position - 1
         for block, d in enumerate(range(-self.before, self.after + 1)):
             inside = np.flatnonzero((position >= -d) & (behind >= d))

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn, Self
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.ragged import ranges
 from sklseq.estimators.crf.crf_tagger import CRFTagger
 from sklseq.features import DictFeatures
 
@@ -267,8 +268,7 @@ class _File(NamedTuple):
             k = int(np.argmax(wrong))
             self.fail(where, int(at[k]), "its hash tables lie outside or have another size.")
         table = np.repeat(np.arange(N_TABLES), count)
-        inside = np.arange(len(table)) - np.repeat(np.cumsum(count) - count, count)
-        slots = begin + np.repeat(first, count) + 8 * inside
+        slots = begin + np.repeat(first, count) + 8 * ranges(0, count)
         hashes, entries = self.numbers(slots), self.numbers(slots + 4)
         full = entries != 0
         if not np.array_equal(np.sort(begin + entries[full]), np.sort(records)):
@@ -314,8 +314,7 @@ class _File(NamedTuple):
             at = int(lists[k]) if n else begin
             self.fail(where, at, f"its lists name {counts.sum()} features of {len(mine)}.")
         source = np.repeat(np.arange(n), counts)
-        inside = np.arange(len(source)) - np.repeat(np.cumsum(counts) - counts, counts)
-        at = np.repeat(lists[:n] + 4, counts) + 4 * inside
+        at = np.repeat(lists[:n] + 4, counts) + 4 * ranges(0, counts)
         listed = self.numbers(at)
         order = np.argsort(listed, kind="stable")
         if not np.array_equal(listed[order], mine) or not np.array_equal(

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import as_fitted
 from sklseq._lib.model_file import new_file_name, write_file
+from sklseq._lib.ragged import offsets_of
 from sklseq.estimators.crf.crf_tagger import CRFTagger
 from sklseq.estimators.crf.crfsuite_model import (
     CHUNK,
@@ -98,10 +99,10 @@ def write_crfsuite_model(
         _names_section(labels, "label"),
         _names_section(names, "attribute"),
     ]
-    begins = HEADER + np.cumsum([0, *map(len, sections)])
+    begins = HEADER + offsets_of(list(map(len, sections)))
     # Two more lists, for first and last labels; no version of CRFsuite uses them.
     sections.append(_references(b"LFRF", features, TRANSITION, len(labels), 2, int(begins[-1])))
-    begins = HEADER + np.cumsum([0, *map(len, sections)])
+    begins = HEADER + offsets_of(list(map(len, sections)))
     sections.append(_references(b"AFRF", features, STATE, len(names), 0, int(begins[-1])))
     size = HEADER + sum(map(len, sections))
     # The number of features is in FEAT; CRFsuite itself writes 0 here.

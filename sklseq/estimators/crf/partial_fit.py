@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.ragged import offsets_of
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.constraints import Constraints, PathCheck, resolve_constraints
 from sklseq.data.input_kinds import blocks_of
@@ -98,7 +99,7 @@ def fit_batch(
         anything = np.ones(len(classes), dtype=bool)
         allowed = allowed._replace(start=anything, end=anything)
     if len(labels.table) > len(classes):
-        weights = weights * (np.diff(np.append(0, np.cumsum(~labels.unknown))[rows.offsets]) > 0)
+        weights = weights * (np.diff(offsets_of(~labels.unknown)[rows.offsets]) > 0)
     if fitted and not weights @ rows.lengths:
         return {}
     if not weights.all():  # the rows of weight 0 would count for the scales of the columns

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from sklseq._lib.callbacks import iteration_hook
+from sklseq._lib.ragged import offsets_of
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints
 from sklseq.data.sequences import TRANSITION, Sequences
@@ -301,7 +302,7 @@ class MarginProblem:
         return outcome | {
             "support_index_": paths.sequence, "support_alpha_": paths.alpha,
             "support_labels_": paths.labels,
-            "support_offsets_": np.concatenate([[0], np.cumsum(lengths)]),
+            "support_offsets_": offsets_of(lengths),
         }  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from sklseq._lib.available import missing_if
 from sklseq._lib.callbacks import CallbackSupportMixin, fit_of_part, with_callbacks
 from sklseq._lib.checks import check_number
 from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter
+from sklseq._lib.ragged import offsets_of, ranges
 from sklseq._lib.threads import Threads, check_n_jobs
 from sklseq.data.input_kinds import in_blocks
 from sklseq.data.labels import (
@@ -388,7 +389,7 @@ class OnlineDecoder(
             X = transformer.transform(X)
         max_span = getattr(transformers[-1][1], "max_span", None) if transformers else None
         labels, times = labels_in_time(segmenter, X, max_span, rule, delay)
-        offsets = np.cumsum([0, *(len(t) for t in times)])
+        offsets = offsets_of([len(t) for t in times])
         times = [np.minimum(t + delay, len(t) - 1) for t in times]
         empty = np.zeros(0, dtype=np.int64)
         columns = (
@@ -445,7 +446,7 @@ class OnlineDecoder(
         potentials, delay = potentials_and_delay(self, X)
         paths, latency = self._decode(potentials, delay, confidence=True)
         offsets = potentials.offsets
-        position = np.arange(len(latency)) - np.repeat(offsets[:-1], np.diff(offsets))
+        position = ranges(0, np.diff(offsets))
         columns = (self.classes_[paths.labels], position + latency, paths.confidence)
         return OnlineDecoding(*(split_labels(column, offsets) for column in columns))
 

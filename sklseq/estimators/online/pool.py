@@ -9,6 +9,7 @@ import numpy as np
 from sklseq._lib.alone import alone
 from sklseq._lib.checks import check_number
 from sklseq._lib.owned import owned
+from sklseq._lib.ragged import offsets_of, ranges
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike
 from sklseq.estimators.online.arriving import (
@@ -327,15 +328,14 @@ class StreamPool:
         self, ids: list, tails: list[_Tail], windows: list, first: list, ready: list
     ) -> _Rows:
         # Rows first[k] to first[k] + ready[k] - 1 of the window of stream k.
-        offsets = np.cumsum([0, *ready])
+        offsets = offsets_of(ready)
         emission, entries = np.empty((0, self._beam.n_labels)), None
         if windows:
             X: Any = windows
             with numbered_from(lambda s, t: self._place(ids[s], t - first[s])):
                 for _, transformer in self._transformers:
                     X = transformer.transform(X)
-            starts = X.offsets[:-1] + first - offsets[:-1]
-            which = np.repeat(starts, ready) + np.arange(offsets[-1])
+            which = ranges(X.offsets[:-1] + first, ready)
             if len(which):
                 X = Sequences(X.rows[which], offsets)
                 with numbered_from(lambda s, t: self._place(ids[s], t)), np.errstate(over="ignore"):
@@ -405,7 +405,7 @@ class StreamPool:
         codes, confidence, latency = self._beam.take_arrays()
         n, first, n_rows = counts.T
         stream = np.repeat(np.arange(len(n)), n)
-        position = np.arange(len(codes)) + np.repeat(first - np.cumsum(n) + n, n)
+        position = ranges(first, n)
         latency += delay
         if goals is not None:  # labels are emitted now, whatever is pending
             n_seen = n_rows + [n_waiting for _, _, n_waiting in rows.tails]
@@ -434,7 +434,7 @@ class StreamPool:
             first.append(skip)
         late = [k for k, n_ready in enumerate(ready) if n_ready]  # other streams need no windows
         some = [[column[k] for k in late] for column in (ids, tails, windows, first, ready)]
-        offsets = np.cumsum([0, *ready])
+        offsets = offsets_of(ready)
         return self._rows(*some)._replace(ids=ids, tails=tails, offsets=offsets)
 
     def _forget(self, ids: list) -> None:
@@ -551,5 +551,5 @@ def _grouped(ids: list, items: Any) -> dict[Hashable, Any]:
 
 def _places(groups: dict[Hashable, Any]) -> tuple[list[int], np.ndarray]:
     # The numbers of all items, stream by stream, and offsets.
-    offsets = np.cumsum([0, *map(len, groups.values())])
+    offsets = offsets_of(list(map(len, groups.values())))
     return [k for places in groups.values() for k in places], offsets

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from sklseq._lib.ragged import offsets_of, ranges
 from sklseq.estimators.semicrf.segment_program import asked_cells, segment_sums
 from sklseq.estimators.semicrf.segment_source import with_queries
 from sklseq.estimators.semicrf.temperature import HeldOut, best_temperature
@@ -115,8 +116,8 @@ def _held_out(segmenter: Any, problem: Any, psi: np.ndarray, chain, chosen) -> H
 def _spans_of(plan: SegmentPlan, chosen: np.ndarray) -> tuple[SegmentSpans, np.ndarray]:
     # The cells of some sequences as spans, and their numbers.
     sizes = np.diff(plan.cells)[chosen]
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    cells = np.arange(offsets[-1]) + np.repeat(plan.cells[chosen] - offsets[:-1], sizes)
+    offsets = offsets_of(sizes)
+    cells = ranges(plan.cells[chosen], sizes)
     lengths = np.diff(plan.steps)[chosen]
     spans = SegmentSpans(lengths, offsets, plan.kind[cells], plan.start[cells], plan.stop[cells])
     return spans, cells

@@ -19,6 +19,7 @@ from sklseq._lib.estimator import (
     fitted_parameter,
     set_fitted,
 )
+from sklseq._lib.ragged import offsets_of
 from sklseq.data.segment_labels import (
     Span,
     check_triple,
@@ -427,4 +428,4 @@ def _cost(segments: list, true: list) -> int:
 
 
 def _offsets(lists: list) -> np.ndarray:
-    return np.cumsum([0, *(len(found) for found, _, _ in lists)])
+    return offsets_of([len(found) for found, _, _ in lists])

@@ -5,6 +5,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.ragged import offsets_of
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.constraints import Constraints, forbid_pairs
 from sklseq.data.segment_labels import UNKNOWN, Segments, read_segments
@@ -210,7 +211,7 @@ def with_queries(X: Any, scores: np.ndarray, asked: tuple) -> tuple[np.ndarray, 
         for old, new in ((X.kind, np.zeros_like(start)), (X.start, start), (X.stop, stop))
     ]
     counts = np.bincount(sequence, minlength=len(X.lengths))
-    offsets = X.offsets + np.concatenate([[0], np.cumsum(counts)])
+    offsets = X.offsets + offsets_of(counts)
     scores = np.concatenate([scores, np.zeros((len(start), scores.shape[1]))])[order]
     return scores, SegmentSpans(X.lengths, offsets, *columns)
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.ragged import offsets_of
 from sklseq._lib.tiny import TINY
 from sklseq.data.sequences import row_positions
 from sklseq.estimators.zscore.ridge_systems import RidgeSystems
@@ -258,7 +259,7 @@ def _differences(sample: Sample, labelings: list) -> tuple[ChainWeights, np.ndar
     change = sparse.csr_array((signs, (places, columns)), shape=(n * L, len(at)))
     coef = change @ sample.rows[at]
     coef = coef.toarray() if sparse.issparse(coef) else coef
-    transition, after = np.zeros((n, L, L)), row_positions(np.cumsum([0, *lengths]))[2]
+    transition, after = np.zeros((n, L, L)), row_positions(offsets_of(lengths))[2]
     for sign, labels in ((1, truth), (-1, path)):
         np.add.at(transition, (owner[after], labels[after - 1], labels[after]), sign)
     gaps = ChainWeights(coef.reshape(n, L, -1).swapaxes(1, 2), transition)

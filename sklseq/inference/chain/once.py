@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklseq._lib.cpu import load_kernel
+from sklseq._lib.ragged import offsets_of
 from sklseq.data.span_rules import SpanRules, find_by_rules
 from sklseq.inference.chain.linear_chain import PlainScores
 
@@ -63,7 +64,7 @@ def best_paths_once(
                 asked[s] = False
             codes[rows] = paths[-1]
         lengths = list(map(len, paths))
-        more = _repeated(np.concatenate(paths), np.cumsum([0, *lengths]), rules) & asked[sequences]
+        more = _repeated(np.concatenate(paths), offsets_of(lengths), rules) & asked[sequences]
         repeated[sequences] |= more
         sequences = sequences[more.any(axis=1)]
     return codes

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sklseq._lib.ragged import offsets_of
 from sklseq.data.sequences import as_numbers, check_offsets
 from sklseq.data.types import ArrayLike
 
@@ -89,7 +90,7 @@ def from_padded(
         raise ValueError(
             f"transition must have shape {wanted[2:]} or {wanted}; got {transition.shape}."
         )
-    offsets = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int64)
+    offsets = offsets_of(kept.sum(axis=1))
     return PackedScores(emission[kept], transition, offsets)
 
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 
+from sklseq._lib.ragged import ranges
 from sklseq.data.sequences import as_integers, as_numbers
 from sklseq.data.types import ArrayLike, MatrixLike
 
@@ -265,7 +266,7 @@ class RowTransitions:
         dense, first = np.repeat(self.shared[None], len(rows), axis=0), self.indptr[rows]
         counts = self.indptr[rows + 1] - first
         row = np.repeat(np.arange(len(rows)), counts)
-        entry = np.arange(len(row)) + np.repeat(first - np.cumsum(counts) + counts, counts)
+        entry = ranges(first, counts)
         dense[row, self.i[entry], self.j[entry]] = self.score[entry]
         return dense
 

@@ -7,6 +7,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from sklseq._lib.ragged import offsets_of
+
 # Lists are used if they hold at most the fraction a - b / n_labels of all pairs; the values are
 # (a, b), measured with one thread and 80 sequences of 25 rows, less a fifth of the gain.
 # A row costs n_labels² with the matrix, and n_labels plus the number of listed pairs with lists.
@@ -61,7 +63,7 @@ class PairLists:
 
     def _lists(self, owner: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         counts = np.bincount(owner, minlength=self.n_labels)
-        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), at.astype(np.int32)
+        return offsets_of(counts).astype(np.int32), at.astype(np.int32)
 
     def scores(self, score: np.ndarray) -> tuple:
         """Lists of the columns and rows of ``score``, and a mask, in the form for maxima."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from sklseq._lib.checks import check_number
 from sklseq._lib.cpu import load_kernel
+from sklseq._lib.ragged import offsets_of
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.types import ArrayLike
 from sklseq.inference.chain.online_rules import lasting_labels
@@ -196,7 +197,7 @@ class StepScores(NamedTuple):
         order = np.argsort(step * (length.max(initial=0) + 1) + length, kind="stable")
         counts = np.bincount(step, minlength=int(spans.lengths.sum()))
         return cls(
-            np.concatenate([[0], np.cumsum(counts)]), spans.kind.astype(np.int8)[order],
+            offsets_of(counts), spans.kind.astype(np.int8)[order],
             spans.start[order], order if row is None else row[order], scores, rows,
         )  # fmt: skip
 

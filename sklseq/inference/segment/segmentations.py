@@ -16,6 +16,7 @@ from scipy import sparse
 
 from sklseq._lib.checks import check_number
 from sklseq._lib.cpu import load_kernel
+from sklseq._lib.ragged import offsets_of
 from sklseq.data.segment_potentials import OPEN_BOTH, SegmentPotentials, check_spans
 from sklseq.data.sequences import as_numbers
 from sklseq.data.types import ArrayLike, RandomState
@@ -141,7 +142,7 @@ class SegmentPlan:
     def __init__(self, spans: Any, n_labels: int, max_length: Any = None):
         self.n_labels, self.width = n_labels, _linear_chain.padded_width(n_labels)
         spans = as_spans(spans)
-        self.steps = _cumulated(spans.lengths)
+        self.steps = offsets_of(spans.lengths)
         self._join(spans)
         self._limit(max_length)
         self._arrange()
@@ -177,7 +178,7 @@ class SegmentPlan:
         self.kind = kind[of_cell].astype(np.int8)
         self.start, self.stop = start[of_cell], stop[of_cell]
         counts = np.bincount(sequence[of_cell], minlength=len(spans.lengths))
-        self.cells = _cumulated(counts)
+        self.cells = offsets_of(counts)
 
     def _limit(self, max_length: Any) -> None:
         L = self.n_labels
@@ -227,7 +228,7 @@ class SegmentPlan:
         at = np.repeat(self.steps[:-1], np.diff(self.cells)) + self.start
         n = int(self.steps[-1])
         kinds = np.bincount(at, np.left_shift(1, self.kind), minlength=n).astype(np.uint8)
-        return kinds, _cumulated(np.bincount(at, minlength=n))[:-1]
+        return kinds, offsets_of(np.bincount(at, minlength=n))[:-1]
 
     def longest_cell(self, s: int) -> int:
         """The largest number of steps that a cell of sequence s spans."""
@@ -835,10 +836,6 @@ def samples_of_sequence(plan, s, psi, chain, n_samples, uniform) -> list[np.ndar
         )
         drawn.append(segments[:count][::-1].copy())
     return drawn
-
-
-def _cumulated(counts: Any) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def check_segmentations(log_z: np.ndarray, first: int = 0) -> None:

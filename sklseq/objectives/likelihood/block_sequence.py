@@ -11,6 +11,7 @@ from scipy import sparse
 
 from sklseq._lib._checksum import checksum
 from sklseq._lib.checksums import array_checksum
+from sklseq._lib.ragged import offsets_of
 from sklseq.data.row_blocks import AGAIN, BlockError, iterate_blocks
 from sklseq.data.sequences import check_entries, first_not_finite
 from sklseq.objectives.scores.design import _linear, add_product
@@ -238,7 +239,7 @@ def join_blocks(blocks: list) -> DenseBlock | SparseBlock:
     joined = object.__new__(SparseBlock)
     joined.indices = np.concatenate(indices)
     per_row = np.concatenate([np.diff(one) for one in indptr])
-    joined.indptr = np.append(0, np.cumsum(per_row)).astype(joined.indices.dtype)
+    joined.indptr = offsets_of(per_row).astype(joined.indices.dtype)
     if any(len(one) for one in data):  # in blocks without data, all values are 1
         data = [one if len(one) else np.ones(len(i)) for one, i in zip(data, indices)]
     joined.data = np.concatenate(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sklseq._lib.ragged import offsets_of
 from sklseq._lib.threads import Threads
 from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import row_positions
@@ -136,7 +137,7 @@ class EntropyLikelihood(PartialLogLikelihood):
         self, scores: ScoreMap, labels: AllowedLabels, offsets, weights, l2: float,
         threads: Threads, entropy_weight: float,
     ):  # fmt: skip
-        known = np.cumsum(np.append(0, ~labels.unknown))
+        known = offsets_of(~labels.unknown)
         self.penalty = np.where(np.diff(known[offsets]) > 0, 0, -entropy_weight * weights)
         super().__init__(scores, labels, offsets, weights, l2, threads)
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from sklseq._lib.ragged import offsets_of
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import Workspace
 from sklseq.objectives.likelihood.block_sequence import join_blocks
@@ -29,7 +30,7 @@ class Batch:
     def __init__(self, sequences: list, weights: np.ndarray):
         self.sequences, self.weights = sequences, weights
         lengths = np.array([sequence.n_rows for sequence in sequences])
-        self.offsets = np.append(0, np.cumsum(lengths))
+        self.offsets = offsets_of(lengths)
         self.numbers = [sequence.number for sequence in sequences]
         self.rows = self.codes = None
         if sequences[0].codes is not None:

@@ -7,6 +7,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from sklseq._lib.cpu import load_kernel
+from sklseq._lib.ragged import offsets_of
 from sklseq._lib.threads import Threads, spans
 from sklseq.objectives.likelihood.lattice import LatticeState
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
@@ -203,7 +204,7 @@ class StochasticLikelihood(LatticeState):
         return other
 
     def _run_all(self, others: tuple, shares: list, weights, rate: float, part: float) -> float:
-        before = np.cumsum([0, *map(len, shares)])
+        before = offsets_of(list(map(len, shares)))
 
         def run(k: int) -> float:
             one = others[k]

@@ -25,6 +25,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.cpu import load_kernel
+from sklseq._lib.ragged import offsets_of
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints
 from sklseq.objectives.margin.pieces import (
@@ -128,7 +129,7 @@ class SupportPaths(NamedTuple):
 
     def select(self, chosen: np.ndarray, offsets: np.ndarray) -> SupportPaths:
         """Paths by number; ``offsets`` are those of the data."""
-        bounds = np.concatenate([[0], np.cumsum(np.diff(offsets)[self.sequence])])
+        bounds = offsets_of(np.diff(offsets)[self.sequence])
         labels = [self.labels[bounds[k] : bounds[k + 1]] for k in chosen]
         kept = (values[chosen] for values in (self.sequence, self.alpha, self.loss))
         return SupportPaths(*kept, np.concatenate(labels))

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sklseq._lib.ragged import ranges
 from sklseq.data.sequences import row_positions
 
 SEED, N_CODES = 20031, 1 << 12  # of the random numbers by which equal paths are recognised
@@ -181,4 +182,4 @@ def _combined(parts: _Parts) -> WrongRows:
 def spread(first: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The numbers first[k], first[k] + 1, …, count[k] of them, for all k; and k for each."""
     k = np.repeat(np.arange(len(count)), count)
-    return np.arange(len(k)) - np.repeat(np.cumsum(count) - count, count) + first[k], k
+    return ranges(first, count), k

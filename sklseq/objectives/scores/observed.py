@@ -10,6 +10,7 @@ from copy import copy
 import numpy as np
 
 from sklseq._lib.aligned import aligned_zeros
+from sklseq._lib.ragged import offsets_of, ranges
 from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import Sequences
 from sklseq.objectives.scores.design import _linear
@@ -63,7 +64,7 @@ class ObservedRows:
             counts = np.bincount(rows.indices, minlength=self.n_features)
         self.rank = self._place(feature, label, n_pairs, counts, kind)
         n_sparse = np.where(self.rank >= 0, 0, n_pairs)
-        self.first_pair = np.append(0, np.cumsum(n_sparse)).astype(np.int32)
+        self.first_pair = offsets_of(n_sparse).astype(np.int32)
         self._split(rows, threads)
 
     def for_rows(self, X: Sequences) -> ObservedRows:
@@ -93,7 +94,7 @@ class ObservedRows:
         rank[dense] = np.arange(len(dense))
         n, first = n_pairs[dense], (np.cumsum(n_pairs) - n_pairs)[dense]
         self.n_dense = int(n.sum())
-        of_dense = label[np.repeat(first - np.cumsum(n) + n, n) + np.arange(self.n_dense)]
+        of_dense = label[ranges(first, n)]
         self.dense_at = np.repeat(np.arange(len(dense)) * self.width, n) + of_dense
         of_sparse = np.flatnonzero(rank[feature] < 0)
         self.sparse_label = label[of_sparse].astype(np.uint16)

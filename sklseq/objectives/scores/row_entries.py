@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sklseq._lib.cpu import load_kernel
+from sklseq._lib.ragged import offsets_of
 from sklseq.inference.chain.row_transitions import RowTransitions
 
 _entries = load_kernel("sklseq.objectives.scores._entries")
@@ -25,7 +26,7 @@ def ranked_columns(
     kept = indices >= 0
     if not zeros:
         kept &= data != 0
-    indptr = np.concatenate([[0], np.cumsum(kept)])[indptr]
+    indptr = offsets_of(kept)[indptr]
     return indptr, indices[kept], data[kept].astype(np.float64)
 
 
@@ -41,7 +42,7 @@ def pair_support(counts: np.ndarray, pairs: np.ndarray, n_labels: int) -> tuple:
 
     ``counts``: weights of each column; ``pairs``: label · n_labels + next label of each weight.
     """
-    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    start = offsets_of(counts)
     return start, *(x.astype(np.uint16) for x in quotients(pairs, n_labels))
 
 
@@ -125,9 +126,9 @@ class RowEntries:
         self.n_kinds = 0 if kind is None or not len(kind) else int(kind.max()) + 1
         indptr, indices, _ = rows
         most, pairs = np.diff(support[0]), n_labels**2
-        counts = np.diff(np.concatenate([[0], np.cumsum(most[indices])])[indptr])
+        counts = np.diff(offsets_of(most[indices])[indptr])
         # A row with half of the pairs gets all of them.
-        self.before = np.concatenate([[0], np.cumsum(np.where(2 * counts < pairs, counts, pairs))])
+        self.before = offsets_of(np.where(2 * counts < pairs, counts, pairs))
 
     def __reduce__(self):
         return RowEntries, self.given  # compiled links cannot be pickled

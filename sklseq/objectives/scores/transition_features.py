@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.ragged import offsets_of, ranges
 from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import Sequences, row_positions
 from sklseq.inference.chain.row_transitions import RowTransitions
@@ -61,7 +62,7 @@ def row_kinds(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> np.n
     _, first, kinds = np.unique(keys, return_index=True, return_inverse=True)
     like = first[kinds]
     if (lengths == lengths[like]).all():
-        at = np.repeat(indptr[like] - indptr[:-1], lengths) + np.arange(len(indices))
+        at = ranges(indptr[like], lengths)
         if (indices == indices[at]).all() and (data == data[at]).all():
             return kinds.astype(np.int32)
     return np.arange(n, dtype=np.int32)  # two different rows have the same hash
@@ -192,7 +193,7 @@ class TransitionFeatures:
         indptr, indices, data = self.rows
         # Rows without features stand for the rows before the parts.
         other = self.for_columns((np.insert(indptr, starts, indptr[starts]), indices, data))
-        offsets = offsets + np.append(0, np.cumsum(continued))
+        offsets = offsets + offsets_of(continued)
         rows, top = other.entries(v, shared, 0, offsets)
         if rows is not None:
             rows.indptr = np.delete(rows.indptr, offsets[:-1][continued])
@@ -283,10 +284,10 @@ class TransitionFeatures:
         Pairs are i · n_labels + j, or -1 for none.
         """
         start, indices, data = self.rows
-        indptr = np.concatenate([[0], np.cumsum(np.diff(start)[rows])])
-        entries = np.arange(indptr[-1]) + np.repeat(start[rows] - indptr[:-1], np.diff(indptr))
-        k = np.repeat(np.arange(len(rows)), np.diff(indptr))
-        kept, triples = _triples_of(indptr, indices[entries], pairs, self.columns, self.n_labels)
+        counts = np.diff(start)[rows]
+        entries, k = ranges(start[rows], counts), np.repeat(np.arange(len(rows)), counts)
+        of_rows = offsets_of(counts), indices[entries]
+        kept, triples = _triples_of(*of_rows, pairs, self.columns, self.n_labels)
         at, found = self.places_of(triples)
         return k[kept][found], at[found], data[entries[kept][found]]
 
@@ -305,7 +306,7 @@ class TransitionFeatures:
         counts[self.columns] = np.diff(np.searchsorted(kept, start))
         pair = i[kept].astype(np.int64) * self.n_labels + j[kept]
         shape = n_features, self.n_labels**2
-        return sparse.csr_matrix((v[kept], pair, np.append(0, np.cumsum(counts))), shape=shape)
+        return sparse.csr_matrix((v[kept], pair, offsets_of(counts)), shape=shape)
 
     def pack(self, coef: sparse.csr_matrix) -> np.ndarray:
         """The inverse of :meth:`unpack`; weights that are not trained are dropped."""

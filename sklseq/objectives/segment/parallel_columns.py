@@ -3,6 +3,8 @@
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.ragged import ranges
+
 
 def merge_parallel_columns(rows: sparse.csr_matrix) -> sparse.csr_matrix:
     """An orthonormal matrix M with one column for each direction among the columns of X.
@@ -66,9 +68,8 @@ def _confirmed(columns, ratio, used: np.ndarray, leader: np.ndarray) -> np.ndarr
     counts, own = np.diff(columns.indptr), columns.indptr[used]
     size = counts[used]
     same = size == counts[leader]
-    within = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-    mine = np.repeat(own, size) + within
-    other = np.minimum(np.repeat(columns.indptr[leader], size) + within, len(ratio) - 1)
+    mine = ranges(own, size)
+    other = np.minimum(ranges(columns.indptr[leader], size), len(ratio) - 1)
     differs = (columns.indices[mine] != columns.indices[other]) | (ratio[mine] != ratio[other])
     same &= np.bincount(np.repeat(np.arange(len(used)), size), differs, len(used)) == 0
     return np.where(same, leader, used)

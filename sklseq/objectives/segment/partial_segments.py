@@ -5,6 +5,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.ragged import offsets_of, ranges
 from sklseq._lib.threads import Threads
 from sklseq.data.segment_potentials import OPEN_BOTH, OPEN_END, OPEN_START, SegmentPotentials
 from sklseq.inference.chain.row_transitions import RowTransitions
@@ -105,7 +106,7 @@ def with_stretches(
         counts.append([len(kept) + m + 2])
     lengths, n = np.append(X.lengths, stretches.stop - stretches.start), len(X.lengths)
     kind, start, stop, row = (np.concatenate(column) for column in columns)
-    offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+    offsets = offsets_of(np.concatenate(counts))
     joined = SegmentPotentials(lengths, offsets, kind, start, stop, rows.tocsr(), row=row)
     m = len(stretches.start)
     more = GoldSegments(np.arange(n, n + m), np.zeros(m, int), lengths[n:], np.full(m, -1))
@@ -206,7 +207,7 @@ class PartialSegmentLogLikelihood(SegmentLogLikelihood):
         first = rows.indptr[self.step]
         counts = rows.indptr[self.step + 1] - first
         border = np.repeat(np.arange(len(counts)), counts)
-        entry = np.arange(len(border)) + np.repeat(first - np.cumsum(counts) + counts, counts)
+        entry = ranges(first, counts)
         i, j = rows.i[entry], rows.j[entry]
         before = self.side[border] == 0
         kept = np.where(before, i, j) == self.label[border]

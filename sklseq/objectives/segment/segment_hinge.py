@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.ragged import offsets_of, ranges
 from sklseq.data.segment_potentials import OPEN_BOTH, OPEN_END, SegmentPotentials
 from sklseq.inference.segment.segmentations import (
     SegmentTransitions,
@@ -25,7 +26,7 @@ def with_token_cells(X: SegmentPotentials) -> SegmentPotentials:
     """
     n, lengths = X.n_steps, np.asarray(X.lengths)
     of = np.repeat(np.arange(len(lengths)), lengths)
-    step = np.arange(n) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    step = ranges(0, lengths)
     kind = np.repeat([OPEN_END, OPEN_BOTH], n)
     old = np.repeat(np.arange(len(lengths)), np.diff(X.offsets))
     order = np.argsort(np.concatenate([old, of, of]), kind="stable")
@@ -39,7 +40,7 @@ def with_token_cells(X: SegmentPotentials) -> SegmentPotentials:
             (X.row, empty),
         )
     ]
-    offsets = X.offsets + 2 * np.concatenate([[0], np.cumsum(lengths)])
+    offsets = X.offsets + 2 * offsets_of(lengths)
     rows = sparse.vstack([sparse.csr_matrix(X.rows), sparse.csr_matrix((1, X.rows.shape[1]))])
     return SegmentPotentials(lengths, offsets, *columns[:3], rows.tocsr(), row=columns[3])
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.ragged import offsets_of
 from sklseq.data.segment_potentials import OPEN_END, SegmentPotentials
 from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.row_transitions import RowTransitions
@@ -25,7 +26,7 @@ def rows_of_starts(X: SegmentPotentials, columns: np.ndarray) -> Sequences:
     """x_t of all steps t, with zeros outside of ``columns``; zeros that X stores are stored."""
     is_open = X.kind & OPEN_END > 0  # the bit that OPEN_END and OPEN_BOTH have in common
     active = np.flatnonzero((X.stop - X.start == 1) & is_open)
-    steps = np.concatenate([[0], np.cumsum(X.lengths)])
+    steps = offsets_of(X.lengths)
     of = np.repeat(np.arange(len(X)), np.diff(X.offsets))[active]
     rows = sparse.csr_matrix(X.rows)[X.row[active]]
     rank = np.full(X.shape[1], -1)

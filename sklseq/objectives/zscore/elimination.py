@@ -7,6 +7,7 @@ from scipy import sparse
 
 from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.inverse_root import InverseRoot
+from sklseq._lib.ragged import offsets_of
 from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import Sequences, row_positions
 from sklseq.inference.chain.linear_chain import _chain
@@ -38,7 +39,7 @@ class Entries(NamedTuple):
     def of_rows(self, chosen: np.ndarray) -> "Entries":
         """The entries of the rows where ``chosen`` is True; all entries must be one."""
         counts = np.diff(self.indptr)
-        indptr = np.append(0, np.cumsum(counts[chosen])).astype(self.indptr.dtype)
+        indptr = offsets_of(counts[chosen]).astype(self.indptr.dtype)
         return Entries(indptr, self.indices[np.repeat(chosen, counts)], self.data)
 
 

@@ -8,6 +8,7 @@ Both classes have ``b`` and ``loss_covariance(cost)``, flat vectors as in
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.ragged import offsets_of
 from sklseq.data.sequences import row_positions
 from sklseq.inference import sample as sample_paths
 from sklseq.objectives.zscore.moments import (
@@ -302,7 +303,7 @@ class SampledMoments(_FlatMoments):
 def _path_sums(cells: list, lengths: np.ndarray, n_paths: int, n_cells: int):
     # CSR of shape (n_sequences · n_paths, n_cells): 1 at each cell of a path.
     indices = np.concatenate([part.ravel() for part in cells] or [np.zeros(0)])
-    indptr = np.concatenate([[0], np.cumsum(np.repeat(lengths, n_paths))])
+    indptr = offsets_of(np.repeat(lengths, n_paths))
     shape = (len(indptr) - 1, n_cells)
     return sparse.csr_matrix((np.ones(len(indices)), indices.astype(np.int32), indptr), shape=shape)
 
