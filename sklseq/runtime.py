@@ -26,6 +26,7 @@ from sklseq.data.types import LabelsLike, TokensLike
 from sklseq.features._packed_rows import PackedRows
 from sklseq.inference.chain.large_scores import take_out_row_maxima
 from sklseq.inference.chain.linear_chain import Transitions, Workspace, best_paths, check_paths
+from sklseq.inference.chain.path_scores import path_scores
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.objectives.scores.row_entries import RowEntries, pair_support, ranked_columns
 
@@ -231,20 +232,11 @@ class Decoder:
         _check_lengths(np.diff(offsets), np.diff(cuts))
         codes = find_codes(flat, self.classes_)
         take_out_row_maxima(psi[:, : len(self.classes_)])
-        chain, total = self._chain, np.zeros(len(offsets) - 1)
-        for s, (a, b) in enumerate(zip(offsets[:-1], offsets[1:])):
-            c = codes[a:b]
-            if (c < 0).any():
-                total[s] = -np.inf
-            elif len(c):
-                total[s] = psi[np.arange(a, b), c].sum(dtype=np.float64)
-                matrices = chain.score if entries is None else entries.take(np.arange(a + 1, b))
-                steps = () if entries is None else (np.arange(len(c) - 1),)
-                total[s] += matrices[(*steps, c[:-1], c[1:])].sum(dtype=np.float64)
-                total[s] += float(chain.start[c[0]]) + float(chain.end[c[-1]])
-        return np.minimum(
-            total - self._sums(psi, offsets, entries), 0.0
-        )  # a sum above 0 is rounding
+        chain = self._chain
+        transition = chain.score if entries is None else entries
+        scores = path_scores(psi, transition, chain.start, chain.end, offsets, codes)
+        log_z = self._sums(psi, offsets, entries)
+        return np.minimum(scores - log_z, 0.0)  # a sum above 0 is rounding
 
     @property
     def attributes(self) -> list[str]:

@@ -17,8 +17,7 @@ from sklseq.estimators.validation import check_room
 from sklseq.inference.chain.expectation import BlockChain, FilteredBlock, entropy_of_blocks
 from sklseq.inference.chain.large_scores import take_out_row_maxima
 from sklseq.inference.chain.linear_chain import check_paths
-from sklseq.inference.chain.row_transitions import RowTransitions
-from sklseq.objectives.scores.transition_features import transition_scores
+from sklseq.inference.chain.row_transitions import RowTransitions, pair_scores
 
 # Bytes of blocks between the passes that are in memory; more are in a temporary file.
 IN_MEMORY = 1 << 26
@@ -213,7 +212,7 @@ class BlockSums:
         score = psi[np.arange(len(codes)), codes].sum()
         transition = chain.chain.score if entries is None else entries.rows
         rows = np.arange(len(codes) - len(pairs) + 1, len(codes))
-        return float(score + transition_scores(transition, rows, pairs[:-1], pairs[1:]).sum())
+        return float(score + pair_scores(transition, rows, pairs[:-1], pairs[1:]).sum())
 
     def entropy(self, X: SequencesLike) -> np.ndarray:
         """Entropy of the label paths of each sequence, in nats."""

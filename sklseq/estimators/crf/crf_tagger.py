@@ -20,7 +20,7 @@ from sklseq._lib.threads import check_n_jobs
 from sklseq.data.input_kinds import in_blocks
 from sklseq.data.labels import cut_rows, find_codes, read_labels
 from sklseq.data.segment_labels import read_queries
-from sklseq.data.sequences import Sequences, row_positions
+from sklseq.data.sequences import Sequences
 from sklseq.data.span_rules import SpanRules, span_rules
 from sklseq.data.types import (
     ArrayLike,
@@ -47,9 +47,9 @@ from sklseq.estimators.validation import (
 from sklseq.estimators.weights import dense_weights
 from sklseq.inference import entropy, sample
 from sklseq.inference.chain.linear_chain import as_generator
+from sklseq.inference.chain.path_scores import path_scores
 from sklseq.inference.chain.span_sums import span_probabilities
 from sklseq.objectives.scores.scored_rows import Potentials, ScoredRows
-from sklseq.objectives.scores.transition_features import transition_scores
 
 if TYPE_CHECKING:  # importing it takes as long as importing the tagger
     from sklearn.model_selection import BaseCrossValidator
@@ -643,16 +643,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         codes = find_codes(read_labels(y, X), self.classes_)
         rows = self._scored(X)
         rows.relative = True
-        emission, transition, start, end, offsets = rows.potentials()
-        unseen, codes = codes < 0, np.maximum(codes, 0)
-        score = emission[np.arange(X.n_rows), codes].astype(np.float64)
-        first, last, after = row_positions(offsets)
-        score[first] += start[codes[first]]
-        score[last] += end[codes[last]]
-        score[after] += transition_scores(transition, after, codes[after - 1], codes[after])
-        score[unseen] = -np.inf
-        total = np.bincount(np.repeat(np.arange(len(X)), X.lengths), score, minlength=len(X))
-        return np.minimum(total - rows.sums(), 0)  # a sum above 0 is rounding
+        scores = path_scores(*rows.potentials(), codes)
+        return np.minimum(scores - rows.sums(), 0)  # a sum above 0 is rounding
 
     _scores_are_relative = True  # log-probabilities
 

@@ -71,6 +71,7 @@ from sklseq.estimators.weights import WeightsMixin
 from sklseq.inference.chain.linear_chain import (
     as_generator,
 )
+from sklseq.inference.chain.row_transitions import pair_scores
 from sklseq.inference.segment.segment_closure import (
     SegmentRule,
     StepScores,
@@ -84,7 +85,6 @@ from sklseq.inference.segment.segmentations import (
     samples_of_sequence,
 )
 from sklseq.metrics import span_f1
-from sklseq.objectives.scores.transition_features import transition_scores
 from sklseq.objectives.segment.segment_likelihood import (
     GoldSegments,
     SegmentData,
@@ -712,7 +712,7 @@ class SemiCRFSegmenter(
         last = np.append(first[1:], True)[: len(codes)]
         terms = np.where(first, self.start_[codes], 0) + np.where(last, self.end_[codes], 0)
         later = np.flatnonzero(~first)
-        terms[later] += transition_scores(
+        terms[later] += pair_scores(
             self.transition_ if (rows := program[2].rows) is None else rows,
             data.plan.steps[gold.sequence[later]] + gold.start[later],
             codes[later - 1],

@@ -12,6 +12,7 @@ from sklseq.data.sequences import Sequences, row_positions
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.zscore.kernel_space import KernelSpace
 from sklseq.inference.chain.linear_chain import forward_backward
+from sklseq.inference.chain.path_scores import row_scores
 from sklseq.objectives.scores.score_map import observed_support
 
 ROWS = 50_000  # largest number of rows for the estimate of a scale, which need not be exact
@@ -59,20 +60,14 @@ class Ray:
         # A sample: every k-th sequence represents k sequences.
         chosen = np.arange(0, len(X), 1 + X.n_rows // ROWS)
         part, kept = X[chosen], np.repeat(np.isin(np.arange(len(X)), chosen), X.lengths)
-        self.codes, self.offsets = codes[kept], part.offsets
+        self.offsets = part.offsets
         self.emission = np.asarray(part.rows @ coef)
         fraction = weights[chosen].sum() / weights.sum()
         self.weights = weights[chosen] / fraction if fraction > 0 else weights[chosen]
         self.row_weights = np.repeat(self.weights, part.lengths)
-        self.first, self.last, self.after = row_positions(self.offsets)
-        self.observed = self._observed()
-
-    def _observed(self) -> float:
-        codes, weights, (transition, start, end) = self.codes, self.row_weights, self.finite
-        score = weights @ self.emission[np.arange(len(codes)), codes]
-        score += weights[self.after] @ transition[codes[self.after - 1], codes[self.after]]
-        score += weights[self.first] @ start[codes[self.first]]
-        return float(score + weights[self.last] @ end[codes[self.last]])
+        self.first, self.last, _ = row_positions(self.offsets)
+        of_rows = row_scores(self.emission, *self.finite, self.offsets, codes[kept])
+        self.observed = float(self.row_weights @ of_rows)
 
     def derivative(self, k: float) -> float:
         """f'(k)."""

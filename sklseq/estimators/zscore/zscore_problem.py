@@ -6,7 +6,6 @@ import numpy as np
 
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints, resolve_constraints
-from sklseq.data.sequences import row_positions
 from sklseq.estimators.column_units import warn_columns
 from sklseq.estimators.label_losses import resolve_loss
 from sklseq.estimators.sources.source import RowSource
@@ -20,6 +19,7 @@ from sklseq.estimators.zscore.ridge_systems import (
 )
 from sklseq.estimators.zscore.separate import FreeSystem, PathSystem, separate
 from sklseq.inference.chain.linear_chain import as_generator
+from sklseq.inference.chain.path_scores import path_scores
 from sklseq.objectives.zscore.factorised import solve_sums, sum_products
 from sklseq.objectives.zscore.kernel_ridge import KernelRidge
 from sklseq.objectives.zscore.moments import (
@@ -376,15 +376,8 @@ def free_zscore(sample: Sample, statistics: Statistics, cost, scores, pairs) -> 
 
 def labeling_scores(emission, transition, offsets, y, allowed: Constraints, cost=None):
     """Return (score of y, mean, variance) for each sequence; ``cost`` is added to wrong labels."""
-    n = len(offsets) - 1
-    after = row_positions(offsets)[2]
-    owner = np.repeat(np.arange(n), np.diff(offsets))
-    truth = np.bincount(owner, emission[np.arange(len(y)), y], minlength=n)
-    truth += np.bincount(owner[after], transition[y[after - 1], y[after]], minlength=n)
-    if not is_free(allowed):
-        first, last, _ = row_positions(offsets)
-        truth[owner[first]] += np.where(allowed.start[y[first]], 0, -np.inf)
-        truth[owner[last]] += np.where(allowed.end[y[last]], 0, -np.inf)
+    start, end = (np.where(possible, 0, -np.inf) for possible in (allowed.start, allowed.end))
+    truth = path_scores(emission, transition, start, end, offsets, y)
     raised = emission if cost is None else emission + cost[y]
     if is_free(allowed):
         return truth, *score_moments(raised, transition, offsets)

@@ -262,13 +262,17 @@ class RowTransitions:
         -------
         ndarray of shape (n, n_labels, n_labels)
         """
-        rows = rows if self.of_row is None else self.of_row[rows]
-        dense, first = np.repeat(self.shared[None], len(rows), axis=0), self.indptr[rows]
-        counts = self.indptr[rows + 1] - first
-        row = np.repeat(np.arange(len(rows)), counts)
-        entry = ranges(first, counts)
-        dense[row, self.i[entry], self.j[entry]] = self.score[entry]
+        dense = np.repeat(self.shared[None], len(rows), axis=0)
+        k, entry = self._entries_of(rows)
+        dense[k, self.i[entry], self.j[entry]] = self.score[entry]
         return dense
+
+    def _entries_of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        # The entries of rows, and the position in ``rows`` of the row of each.
+        rows = rows if self.of_row is None else self.of_row[rows]
+        first = self.indptr[rows]
+        counts = self.indptr[rows + 1] - first
+        return np.repeat(np.arange(len(rows)), counts), ranges(first, counts)
 
     def reversed(self) -> RowTransitions:
         """The transitions of the same chain, from the last row to the first.
@@ -326,3 +330,16 @@ def row_scores(rows: RowTransitions | None, first: int, last: int, width: int) -
         return None
     rows = rows.part(first, last)
     return rows.for_kernels(rows.score, width)
+
+
+def pair_scores(
+    transition: np.ndarray | RowTransitions, t: np.ndarray, i: np.ndarray, j: np.ndarray
+) -> np.ndarray:
+    """Transition scores of labels i followed by labels j at rows t."""
+    if not isinstance(transition, RowTransitions):
+        return transition[i, j]
+    scores = transition.shared[i, j]
+    k, entry = transition._entries_of(t)
+    same = (transition.i[entry] == i[k]) & (transition.j[entry] == j[k])
+    scores[k[same]] = transition.score[entry[same]]
+    return scores

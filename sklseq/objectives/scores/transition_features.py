@@ -403,20 +403,3 @@ class EntriesOfBlock:
         if (rows := self.rows) is not None:
             for expected, sums in zip(self.expected, out):
                 self.features.row_entries.collect(rows, expected, self.buffers, sums)
-
-
-def transition_scores(
-    transition: np.ndarray | RowTransitions, t: np.ndarray, i: np.ndarray, j: np.ndarray
-) -> np.ndarray:
-    """Scores of labels i followed by j at rows t, which must increase."""
-    if not isinstance(transition, RowTransitions):
-        return transition[i, j]
-    n_rows = len(transition)
-    label = np.full((2, n_rows), -1)
-    label[:, t] = i, j
-    row = np.repeat(np.arange(n_rows), np.diff(transition.indptr))
-    at = (transition.i == label[0, row]) & (transition.j == label[1, row])
-    scores = np.zeros(n_rows, dtype=transition.score.dtype)
-    scores[t] = transition.shared[i, j]
-    scores[row[at]] = transition.score[at]
-    return scores[t]
