@@ -154,18 +154,18 @@ class Columns(NamedTuple):
         elif hasattr(estimator, "feature_names_in_"):
             del estimator.feature_names_in_
 
-    def check_like(self, estimator: BaseEstimator) -> None:
-        """Raise a ValueError if X has other columns than the training data.
+    def like(self, estimator: BaseEstimator) -> Columns:
+        """These columns; raise a ValueError if the training data had others.
 
         Mappings and dicts may have more; a missing column is an error when it is read.
         """
-        if self.form in ("columns", "dicts") or not _holds_tokens(self.sequences):
-            return
-        if self.width != estimator.n_features_in_:
+        may_differ = self.form in ("columns", "dicts") or not _holds_tokens(self.sequences)
+        if not may_differ and self.width != estimator.n_features_in_:
             raise ValueError(
                 f"X has {self.width} columns, but {public_name(estimator)} was fitted on "
                 f"{estimator.n_features_in_}; give the columns of the training data, in its order."
             )
+        return self
 
 
 def public_name(transform: Any) -> str:

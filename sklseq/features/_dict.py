@@ -10,7 +10,7 @@ from sklseq.data.column_roles import roles_by_name
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike, ChoiceLike, ColumnsLike, DTypeLike, SequencesLike
 from sklseq.features._dict_transform import DictTransform, as_items
-from sklseq.features._family import Extractor, as_names, to_sequences
+from sklseq.features._family import Extractor, as_names, check_some, to_sequences
 from sklseq.features._name_table import NameTable
 
 
@@ -89,8 +89,7 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
 
     def _fit_rows(self, X: Any, y: Any) -> Sequences:
         sequences = self._selected(as_items(X))
-        if not sequences:
-            raise ValueError("X holds no sequences; give at least one to fit.")
+        check_some(sequences)
         table = NameTable()
         packed = self._packed(sequences, table, grow=self.n_features is None)
         names = table.names

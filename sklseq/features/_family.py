@@ -1,6 +1,6 @@
 """Base class of the extractors, and functions that several of them share."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from copy import copy
 from typing import Any, Self
 
@@ -32,10 +32,10 @@ from sklseq.features._packed_rows import PackedRows
 class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     """A transformer from raw sequences to ``Sequences``.
 
-    A subclass has ``_fit_rows(X, y)``, which sets ``n_features_out_``, ``_rows_of(X)``,
-    ``_names(input_features)`` and, if rows depend on neighbours, ``receptive_field``; a subclass
-    that reads sequences in blocks has ``_fit_blocks(X, y)``. The output is ragged, so every class
-    opts out of tables (class keyword ``auto_wrap_output_keys=None``).
+    A subclass has ``_fit_rows(X, y)``, which sets ``n_features_out_``, ``_names(input_features)``,
+    ``packed_rows(X)`` or ``_rows_of(X)`` and, if rows depend on neighbours, ``receptive_field``; a
+    subclass that reads sequences in blocks has ``_fit_blocks(X, y)``. The output is ragged, so
+    every class opts out of tables (class keyword ``auto_wrap_output_keys=None``).
     """
 
     reads_nan = False
@@ -148,6 +148,9 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
             return extracted_blocks(self, X)
         return self._with_roles(self._rows_of(X))
 
+    def _rows_of(self: Any, X: Any) -> Sequences:
+        return to_sequences(self.packed_rows(X), self.dtype)
+
     def _with_roles(self, rows: Sequences, fit: bool = False) -> Sequences:
         # Set the roles of rows by the parameter ``transition_features``, if the extractor has it.
         chosen = getattr(self, "transition_features", None)
@@ -195,6 +198,12 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
 
     def _check_parameters(self) -> None:
         check_parameters(self)
+
+
+def check_some(sequences: Sized) -> None:
+    """Raise if there are no sequences to fit an extractor on."""
+    if not len(sequences):
+        raise ValueError("X holds no sequences; give at least one to fit.")
 
 
 def no_tables():

@@ -14,7 +14,7 @@ from sklseq._lib.lines import as_lines
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ColumnsLike, DTypeLike, LexiconsLike
 from sklseq.features._columns import read_columns, select_columns
-from sklseq.features._family import Extractor, to_sequences
+from sklseq.features._family import Extractor, check_some, to_sequences
 from sklseq.features._grams import hash_table
 from sklseq.features._lexicon_transform import LexiconTransform
 
@@ -102,8 +102,7 @@ class LexiconFeatures(LexiconTransform, Extractor, auto_wrap_output_keys=None):
 
     def _fit_rows(self, X: Any, y: Any) -> Sequences:
         columns = read_columns(X)
-        if not columns.sequences:
-            raise ValueError("X holds no sequences; give at least one to fit.")
+        check_some(columns.sequences)
         names = select_columns(self.columns, columns)
         lexicons = {
             name: self._entries(name, e) for name, e in named_lexicons(self.lexicons).items()
@@ -116,9 +115,6 @@ class LexiconFeatures(LexiconTransform, Extractor, auto_wrap_output_keys=None):
         columns.remember(self)
         self.n_features_out_ = 2 * len(names) * len(lexicons)
         return to_sequences(self._tags(columns), self.dtype)
-
-    def _rows_of(self, X: Any) -> Sequences:
-        return to_sequences(self.packed_rows(X), self.dtype)
 
     def _names(self, input_features: Any) -> Any:
         columns_and_lexicons = itertools.product(self.columns_, self.lexicons_)

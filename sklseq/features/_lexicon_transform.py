@@ -28,9 +28,7 @@ class LexiconTransform:
 
     def packed_rows(self, X: Any) -> PackedRows:
         """Rows of features of X."""
-        columns = read_columns(X)
-        columns.check_like(self)
-        return self._tags(columns)
+        return self._tags(read_columns(X).like(self))
 
     def _tags(self, columns: Any) -> PackedRows:
         tokens, codes, offsets = distinct_tokens(columns, self.columns_)

@@ -208,8 +208,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
                 delattr(self, name)
 
     def _transform_tokens(self, X: Any) -> Sequences:
-        columns = read_columns(X)
-        columns.check_like(self)
+        columns = read_columns(X).like(self)
         if getattr(self, "numbers_", None) is not None:
             return self._transform_numbers(columns)
         tokens, codes, offsets = distinct_tokens(columns, self.columns_)

@@ -23,7 +23,7 @@ from sklseq.data.types import (
 )
 from sklseq.features._active_potentials import count_active_potentials
 from sklseq.features._columns import read_columns, select_columns
-from sklseq.features._family import Extractor, as_names, check_parameters, extract
+from sklseq.features._family import Extractor, as_names, check_parameters, check_some, extract
 from sklseq.features._field import receptive_field
 from sklseq.features._kinds import affix_lengths
 from sklseq.features._lexicon import named_lexicons
@@ -253,8 +253,8 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
             )
         columns = read_columns(X) if self._reads_words() or rows is None else None
         column = select_columns(self.columns, columns)[0] if self._reads_words() else None
-        if columns is not None and not columns.sequences:
-            raise ValueError("X holds no sequences; give at least one to fit.")
+        if columns is not None:
+            check_some(columns.sequences)
         indices = [make_index(*item, self.n_gram) for item in self._lexicons().items()]
         tokens = _tokens(rows, columns, column)
         parts = self._parts(indices)
@@ -277,8 +277,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         rows = None if self.extractor_ is None else extract(self.extractor_, X)
         columns = None
         if self.column_ is not None or rows is None:
-            columns = read_columns(X)
-            columns.check_like(self)
+            columns = read_columns(X).like(self)
         tokens = _tokens(rows, columns, self.column_)
         stored = _store(self._parts(self.lexicons_), tokens, self.values_, False, self.dtype)
         return stored.packed(self.kept_, tokens.offsets)

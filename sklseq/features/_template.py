@@ -11,7 +11,13 @@ from sklseq.data.types import ColumnsLike, DTypeLike
 from sklseq.features import _encode
 from sklseq.features._columns import Columns, read_columns
 from sklseq.features._commands import command_of
-from sklseq.features._family import Extractor, VocabularyMixin, keep_frequent, to_sequences
+from sklseq.features._family import (
+    Extractor,
+    VocabularyMixin,
+    check_some,
+    keep_frequent,
+    to_sequences,
+)
 from sklseq.features._grams import GramPlan, Layout, keys_of, number_grams, prune, slots_of
 from sklseq.features._name_table import NameTable
 from sklseq.features._packed_rows import PackedRows
@@ -168,8 +174,7 @@ class TemplateFeatures(TemplateTransform, VocabularyMixin, Extractor, auto_wrap_
 
     def _fit_rows(self, X: Any, y: Any) -> Sequences:
         columns = read_columns(X, self.columns)
-        if not columns.sequences:
-            raise ValueError("X holds no sequences; give at least one to fit.")
+        check_some(columns.sequences)
         plan = GramPlan.of(self._templates(columns))
         self._check_roles(plan)
         n_marks = sum(plan.padding) if self.boundary == "mark" else 0

@@ -41,8 +41,7 @@ class TemplateTransform:
 
     def packed_rows(self, X: Any) -> PackedRows:
         """Rows of features of X."""
-        columns = read_columns(X, self.columns_)
-        columns.check_like(self)
+        columns = read_columns(X, self.columns_).like(self)
         if self.n_features is not None:
             return self._hash(columns)
         layout = self._layout(columns, list(self.column_codes_), self.padding_)

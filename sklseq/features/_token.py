@@ -8,7 +8,13 @@ import numpy as np
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ChoiceLike, ColumnsLike, DTypeLike, FunctionsLike
 from sklseq.features._columns import read_columns, select_columns
-from sklseq.features._family import Extractor, VocabularyMixin, keep_frequent, to_sequences
+from sklseq.features._family import (
+    Extractor,
+    VocabularyMixin,
+    check_some,
+    keep_frequent,
+    to_sequences,
+)
 from sklseq.features._kinds import Kind, check_different
 from sklseq.features._token_transform import TokenTransform, distinct_tokens, stacked
 
@@ -133,8 +139,7 @@ class TokenFeatures(TokenTransform, VocabularyMixin, Extractor, auto_wrap_output
         kinds = self._kinds()
         check_different(kinds)
         columns = read_columns(X)
-        if not columns.sequences:
-            raise ValueError("X holds no sequences; give at least one to fit.")
+        check_some(columns.sequences)
         names = select_columns(self.columns, columns)
         tokens, codes, offsets = distinct_tokens(columns, names)
         prefixes = [_prefix(name, kind) for name in names for kind in kinds]
@@ -148,9 +153,6 @@ class TokenFeatures(TokenTransform, VocabularyMixin, Extractor, auto_wrap_output
         columns.remember(self)
         self.n_features_out_ = n
         return to_sequences(self._gather(codes, *rows, offsets), self.dtype)
-
-    def _rows_of(self, X: Any) -> Sequences:
-        return to_sequences(self.packed_rows(X), self.dtype)
 
     def _names(self, input_features: Any) -> np.ndarray:
         names = np.empty(self.n_features_out_, dtype=object)

@@ -38,8 +38,7 @@ class TokenTransform:
 
     def packed_rows(self, X: Any) -> PackedRows:
         """Rows of features of X."""
-        columns = read_columns(X)
-        columns.check_like(self)
+        columns = read_columns(X).like(self)
         tokens, codes, offsets = distinct_tokens(columns, self.columns_)
         rows = [self._read(table, t) for table, t in zip(self.names_table(), tokens)]
         return self._gather(codes, *stacked(rows), offsets)

@@ -19,6 +19,7 @@ from sklseq.features._family import (
     Extractor,
     VocabularyMixin,
     as_names,
+    check_some,
     extract,
     input_names,
     keep_frequent,
@@ -130,8 +131,7 @@ class WindowFeatures(WindowTransform, VocabularyMixin, Extractor, auto_wrap_outp
     def _fit_rows(self, X: Any, y: Any) -> Sequences:
         extractor = None if self.extractor is None else clone_part(self, "extractor")
         inner = as_sequences(X) if extractor is None else extract(extractor, X, y, fit=True)
-        if not len(inner):
-            raise ValueError("X holds no sequences; give at least one to fit.")
+        check_some(inner)
         return self._learn(inner, extractor)
 
     def _fit_blocks(self, X: Any, y: Any) -> None:
