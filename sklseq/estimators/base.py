@@ -170,11 +170,9 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         16 labels and 6 s with 64.
         """
         check_handle_invalid(handle_invalid)
-        decode, storage = self._decoding(valid), storage_of(X)
-        if storage == "shards":
-            return self._predict_shards(X, known=known, valid=valid)
-        if storage == "blocks":
-            return self._predict_blocks(X, known=known, valid=valid)
+        decode = self._decoding(valid)
+        if storage_of(X) != "memory":
+            return self._predict_stored(X, known=known, valid=valid)
         X = self._read(X, finite=False)
         rows = self._scored(X, known)
         if valid is None:
@@ -186,15 +184,14 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         # How labels are found, "path" or "marginal"; raises if ``valid`` needs the other.
         return "path"
 
-    def _predict_shards(self, X: Any, **options: Any) -> Any:
-        from sklseq.estimators.sources.shard_dispatch import predict_shards
-
+    def _predict_stored(self, X: Any, **options: Any) -> Any:
+        # Labels of sequences in shards or in blocks.
         check_is_fitted(self, "classes_")
         refuse_options("predict", **options)
-        return predict_shards(self.predict, X)
+        if in_shards(X):
+            from sklseq.estimators.sources.shard_dispatch import predict_shards
 
-    def _predict_blocks(self, X: Any, **options: Any) -> Any:
-        refuse_options("predict", **options)
+            return predict_shards(self.predict, X)
         decoded = self._block_decoder().predict(X)
         return as_chosen(self, (chosen_labels(self, codes) for codes in decoded))
 
