@@ -52,28 +52,28 @@ def main(argv: Sequence[str] | None = None) -> int:
             args.run(args)
             sys.stdout.flush()
         return 0
-    except UsageError as error:
-        _say(args, str(error))
-        return 2
     except BrokenPipeError:  # the reader has closed the pipe
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for the interpreter's last flush)
         return 1
     except KeyboardInterrupt:
         return 130
-    except EncodingError as error:
-        _say(args, str(error).replace("; give the", "; give by --encoding the"))
-        return 1
-    except FormatError as error:
-        text = str(error).replace("give the separator", "give by --separator the separator")
-        _say(args, text.replace("by comment=", "by --comment"))
-        return 1
-    except (ValueError, TypeError, ImportError, OSError) as error:
-        if isinstance(error, OSError) and error.strerror:
-            place = "standard input or output" if error.filename is None else error.filename
-            _say(args, f"{place or repr(place)}: {error.strerror}")
-        else:
-            _say(args, str(error))
-        return 1
+    except (UsageError, ValueError, TypeError, ImportError, OSError) as error:
+        _say(args, _message(error))
+        return 2 if isinstance(error, UsageError) else 1
+
+
+def _message(error: Exception) -> str:
+    """Text of an error, with the options of a command in place of the parameters of functions."""
+    text = str(error)
+    if isinstance(error, EncodingError):
+        return text.replace("; give the", "; give by --encoding the")
+    if isinstance(error, FormatError):
+        text = text.replace("give the separator", "give by --separator the separator")
+        return text.replace("by comment=", "by --comment")
+    if isinstance(error, OSError) and error.strerror:
+        place = "standard input or output" if error.filename is None else error.filename
+        return f"{place or repr(place)}: {error.strerror}"
+    return text
 
 
 class UsageError(Exception):

@@ -143,6 +143,18 @@ def _align(
             )
     flat_true, offsets = as_label_sequences(y_true, "y_true")
     flat_pred, offsets_pred = as_label_sequences(y_pred, "y_pred")
+    _check_same_offsets(offsets, offsets_pred, any(map(empty_lists, (y_true, y_pred))))
+    kinds = {flat.dtype.kind == "U" for flat in (flat_true, flat_pred)}
+    if len(flat_true) and len(kinds) == 2:
+        raise ValueError(
+            f"y_true has labels such as {flat_true[0].item()!r}, y_pred such as "
+            f"{flat_pred[0].item()!r} (sequence {locate(offsets, 0).split()[-1]}); both must be "
+            f"strings, or neither: convert one."
+        )
+    return flat_true, flat_pred, offsets
+
+
+def _check_same_offsets(offsets: NDArray, offsets_pred: NDArray, perhaps_segments: bool) -> None:
     if len(offsets) != len(offsets_pred):
         short, shorter = min((len(offsets), "y_true"), (len(offsets_pred), "y_pred"))
         raise ValueError(
@@ -153,7 +165,7 @@ def _align(
     if unequal.size:
         n_true, n_pred = (np.diff(ends)[unequal[0]] for ends in (offsets, offsets_pred))
         hint = ""
-        if any(map(empty_lists, (y_true, y_pred))):
+        if perhaps_segments:
             hint = (
                 " If the empty lists are segments, use span_f1 without a scheme, or the labels of "
                 "predict_labels."
@@ -162,14 +174,6 @@ def _align(
             f"Sequence {unequal[0]} has {n_true} labels in y_true but {n_pred} in y_pred; they "
             f"must be of equal length: predict one label per row.{hint}"
         )
-    kinds = {flat.dtype.kind == "U" for flat in (flat_true, flat_pred)}
-    if len(flat_true) and len(kinds) == 2:
-        raise ValueError(
-            f"y_true has labels such as {flat_true[0].item()!r}, y_pred such as "
-            f"{flat_pred[0].item()!r} (sequence {locate(offsets, 0).split()[-1]}); both must be "
-            f"strings, or neither: convert one."
-        )
-    return flat_true, flat_pred, offsets
 
 
 def _mean(right: NDArray[np.bool_], weight: NDArray[np.float64], what: str) -> float:
@@ -321,9 +325,7 @@ def _which_segments(y_true: Any, y_pred: Any) -> list[bool]:
 def _of_segments(y_true: Any, y_pred: Any, mode: str) -> tuple[Any, Any]:
     """Return both sides as labels; segments are written in IOB2."""
     sides, segments = (y_true, y_pred), _which_segments(y_true, y_pred)
-    if not any(map(holds_segments, sides)) and mode == "strict":
-        return sides
-    if not any(segments):
+    if not any(segments) or (mode == "strict" and not any(map(holds_segments, sides))):
         return sides
     if mode == "strict":
         raise ValueError(
@@ -337,20 +339,25 @@ def _of_segments(y_true: Any, y_pred: Any, mode: str) -> tuple[Any, Any]:
         )
     # A side without any label is read as empty lists of segments.
     segments = [is_one or not any(map(len, y)) for is_one, y in zip(segments, sides)]
+    names = "y_true", "y_pred"
     read = [
         [_triples(x, s, name) for s, x in enumerate(y)] if is_one else y
-        for is_one, y, name in zip(segments, sides, ("y_true", "y_pred"))
+        for is_one, y, name in zip(segments, sides, names)
     ]
-    stops = [
-        [max((stop for _, stop, _ in x), default=0) if is_one else len(x) for x in y]
-        for is_one, y in zip(segments, read)
-    ]
-    lengths = list(map(max, *stops)) if all(segments) else stops[segments.index(False)]
+    lengths = _lengths(read, segments)
     true, predicted = (
         [_write(x, n, s, name) for s, (x, n) in enumerate(zip(y, lengths))] if is_one else y
-        for is_one, y, name in zip(segments, read, ("y_true", "y_pred"))
+        for is_one, y, name in zip(segments, read, names)
     )
     return true, predicted
+
+
+def _lengths(sides: list, segments: list[bool]) -> list[int]:
+    """Number of labels of each sequence; of segments on both sides, the last stop."""
+    if not all(segments):
+        return list(map(len, sides[segments.index(False)]))
+    stops = ([max((stop for _, stop, _ in x), default=0) for x in y] for y in sides)
+    return list(map(max, *stops))
 
 
 def _triples(segments: Any, s: int, name: str) -> list[tuple[int, int, str]]:

@@ -164,29 +164,12 @@ def array_of_labels(
         labels = list(map(whole_as_integer, labels))
         types = set(map(type, labels))
     kinds = set(map(type_kind, types))
-    # np.array would convert [1, "a"] and [nan, "a"] to strings without an error.
-    if len(kinds) > 1 or None in kinds:
-        each = [type_kind(type(label)) for label in labels]
-        row = each.index(None) if None in each else [kind != each[0] for kind in each].index(True)
-        problem = (
-            f"is of type {type(labels[row]).__name__}; labels must be strings, integers or "
-            "booleans: replace it."
-            if each[row] is None
-            else f"is of kind {each[row]} and the labels before it are of kind {each[0]}; all "
-            "labels must be of one kind: convert them."
-        )
-    elif kinds == {"integer"} and not _fits(min(map(int, labels)), max(map(int, labels))):
-        row = next(row for row, label in enumerate(labels) if not _fits(int(label), int(label)))
-        problem = (
-            "is not a 64-bit integer; integer labels must lie in -2**63 ... 2**63 - 1: renumber "
-            "them, or convert all to strings."
-        )
-    elif kinds == {"string"} and (row := first_cut(labels)) is not None:
-        problem = "ends in a NUL character, which arrays of strings drop: rename it."
-    else:
+    found = _first_problem(labels, kinds)
+    if found is None:
         if kinds == {"string"}:
             labels = plain_strings(labels)
         return np.array(labels, dtype=_DTYPES[kinds.pop()] if kinds else np.str_)
+    row, problem = found
     where = locate(offsets, row if rows is None else int(rows[row]), first)
     message = f"Label {_plain(labels[row])!r} of {name}, at {where}, {problem}"
     if any(map(is_partial, labels)):
@@ -196,6 +179,33 @@ def array_of_labels(
             "segments of label None or NaN)."
         )
     raise ValueError(message)
+
+
+def _first_problem(labels: list[Any], kinds: set[str | None]) -> tuple[int, str] | None:
+    """Index of the first label that an array cannot hold, and why; None without any."""
+    # np.array would convert [1, "a"] and [nan, "a"] to strings without an error.
+    if len(kinds) > 1 or None in kinds:
+        each = [type_kind(type(label)) for label in labels]
+        if None in each:
+            row = each.index(None)
+            return row, (
+                f"is of type {type(labels[row]).__name__}; labels must be strings, integers or "
+                "booleans: replace it."
+            )
+        row = [kind != each[0] for kind in each].index(True)
+        return row, (
+            f"is of kind {each[row]} and the labels before it are of kind {each[0]}; all "
+            "labels must be of one kind: convert them."
+        )
+    if kinds == {"integer"} and not _fits(min(map(int, labels)), max(map(int, labels))):
+        row = next(row for row, label in enumerate(labels) if not _fits(int(label), int(label)))
+        return row, (
+            "is not a 64-bit integer; integer labels must lie in -2**63 ... 2**63 - 1: renumber "
+            "them, or convert all to strings."
+        )
+    if kinds == {"string"} and (row := first_cut(labels)) is not None:
+        return row, "ends in a NUL character, which arrays of strings drop: rename it."
+    return None
 
 
 def plain_strings(labels: list[str]) -> list[str]:

@@ -27,27 +27,16 @@ def previous_weights(
 
     ``intercept``: whether the last feature of ``scores`` is the intercept.
     """
-    before, now = (
-        None if v is None else v.vocabulary_ for v in (estimator.vectorizer_, vectorizer)
-    )
-    if (before is None) != (now is None) or set(before or ()) != set(now or ()):
-        raise ValueError(
-            "warm_start=True needs the attributes of the previous fit; vectorise X once with "
-            "DictFeatures, or use warm_start=False."
-        )
+    rows = _rows_of_attributes(estimator.vectorizer_, vectorizer, estimator.coef_.shape[0])
     order = np.argsort(estimator.classes_)  # models read from CRFsuite are not sorted
     same = np.array_equal(estimator.classes_[order], classes)
-    n, n_features = estimator.coef_.shape[0], scores.n_features - intercept
+    n, n_features = len(rows), scores.n_features - intercept
     if not same or n != n_features:
         raise ValueError(
             "warm_start=True needs the labels and features of the previous fit, "
             f"{estimator.classes_[order].tolist()!s:.200} and {n} features; got "
             f"{classes.tolist()!s:.200} and {n_features} features. Use warm_start=False."
         )
-    # Attributes may come in another order of first occurrence.
-    rows = np.arange(n)
-    if now is not None:
-        rows[list(now.values())] = [before[name] for name in now]
     coef = dense_weights(estimator.coef_[rows])[:, order]
     transition = estimator.transition_[np.ix_(order, order)]
     if intercept:
@@ -59,6 +48,20 @@ def previous_weights(
             of_triples.resize(n + 1, of_triples.shape[1])
     ends = estimator.start_[order], estimator.end_[order]
     return scores.pack(Weights(coef, transition, *ends), of_triples)
+
+
+def _rows_of_attributes(before: Any, now: Any, n: int) -> np.ndarray:
+    # The previous number of each of n columns: attributes may occur in another order.
+    known, names = (None if v is None else v.vocabulary_ for v in (before, now))
+    if (known is None) != (names is None) or set(known or ()) != set(names or ()):
+        raise ValueError(
+            "warm_start=True needs the attributes of the previous fit; vectorise X once with "
+            "DictFeatures, or use warm_start=False."
+        )
+    rows = np.arange(n)
+    if names is not None:
+        rows[list(names.values())] = [known[name] for name in names]
+    return rows
 
 
 def fitted_attributes(scores: ScoreMap, w: np.ndarray, classes: np.ndarray, vectorizer) -> dict:

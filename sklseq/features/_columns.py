@@ -306,9 +306,10 @@ def _form_of(sequence: Any, s: int) -> str:
             f"Sequence {s} of X must be a mapping of columns, or a list of strings, tuples or "
             f"dicts; got {type(sequence).__name__}. {advice}"
         )
-    if len(sequence) == 0:
-        return "empty"
-    row = sequence[0]
+    return _form_of_row(sequence[0], s) if len(sequence) else "empty"
+
+
+def _form_of_row(row: Any, s: int) -> str:
     if isinstance(row, str):
         return "tokens"
     numbers_only = isinstance(row, np.ndarray) and row.dtype.kind not in "OUT"

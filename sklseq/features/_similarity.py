@@ -55,19 +55,21 @@ def make_index(name: str, lexicon: Any, n_gram: int | None) -> dict[str, Any]:
     weights = TfidfTransformer()
     by_term = weights.fit_transform(rows).tocsc()
     names = list(forms)
-    texts = [" ".join([names[code] for code in entry]) for entry in entries]
-    points = _code_points("".join(texts))
-    alphabet = np.flatnonzero(np.bincount(points)).astype(np.int32)
-    return {
-        "alphabet": alphabet,
-        "characters": _numbered(points, alphabet),
-        "ends": offsets_of(np.fromiter(map(len, texts), np.int64, len(texts))),
+    return _index_texts([" ".join([names[code] for code in entry]) for entry in entries]) | {
         "columns": columns,
         "idf": weights.idf_,
         "posting_ends": by_term.indptr.astype(np.int64),
         "postings": by_term.indices.astype(np.int32),
         "weights": by_term.data,
     }
+
+
+def _index_texts(texts: list[str]) -> dict[str, Any]:
+    """Return the part of an index for the characters of its entries."""
+    points = _code_points("".join(texts))
+    alphabet = np.flatnonzero(np.bincount(points)).astype(np.int32)
+    ends = offsets_of(np.fromiter(map(len, texts), np.int64, len(texts)))
+    return {"alphabet": alphabet, "characters": _numbered(points, alphabet), "ends": ends}
 
 
 def _code_entries(entries: list) -> tuple[dict[str, int], list[tuple[int, ...]]]:

@@ -46,11 +46,6 @@ def weight_errors(
     tagger: Any, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None, robust: bool
 ) -> StandardErrors:
     """Standard errors of a tagger, see :func:`sklseq.inspection.standard_errors`."""
-    if parameter := Unlabelled.of(tagger).parameter:
-        raise ValueError(
-            "Standard errors need weights that maximise the likelihood, but the model was trained "
-            f"with {parameter}; fit a model without it."
-        )
     source = _open(tagger, X, y, sample_weight)
     if isinstance(source, PartialSource) and not robust:
         raise ValueError(
@@ -65,23 +60,13 @@ def weight_errors(
     ones = scores.pack(Weights(*(np.ones(x.shape) for x in scores.unpack(w))))
     scores.triples(ones)[:] = 1
     trained = np.flatnonzero(w if tagger.l1 else ones)
-    budget = get_config()["working_memory"] * 2.0**20
-    if 16.0 * len(trained) ** 2 > budget:
-        raise ValueError(
-            f"Standard errors of {len(trained)} weights need {16e-6 * len(trained) ** 2:.3g} MB, "
-            f"and working_memory allows {budget / 1e6:.3g} MB; train fewer weights (fewer features "
-            "or l1), or raise it: sklearn.set_config(working_memory=<MiB>)."
-        )
+    budget = _budget(len(trained))
     with Threads(tagger.n_jobs) as threads:
         f = source.likelihood(scores, float(tagger.l2), threads)
-        H = _hessian(f, w, trained, budget)
-        inverse = _inverse(H)
+        inverse = _inverse(_hessian(f, w, trained, budget))
         _warn_of_distance(f, w, float(tagger.l1), trained, inverse)
-        if robust:
-            G = inverse @ _gradients(source, scores, w, trained)
-            variance = np.einsum("ks,ks->k", G, G)
-        else:  # H⁻¹ (H - ridge) H⁻¹
-            variance = np.diag(inverse) - 2 * f.l2 * np.einsum("kl,kl->k", inverse, inverse)
+        gradients = _gradients(source, scores, w, trained) if robust else None
+    variance = _variance(inverse, f.l2, gradients)
     errors = np.zeros_like(w)
     errors[trained] = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
     found = StandardErrors(*(np.where(x > 0, x, np.nan) for x in scores.unpack(errors)))
@@ -90,6 +75,11 @@ def weight_errors(
 
 
 def _open(tagger: Any, X: Any, y: Any, sample_weight: Any) -> RowSource:
+    if parameter := Unlabelled.of(tagger).parameter:
+        raise ValueError(
+            "Standard errors need weights that maximise the likelihood, but the model was trained "
+            f"with {parameter}; fit a model without it."
+        )
     rows = X if tagger.vectorizer_ is None else tagger.vectorizer_.transform(X)
     source = open_source(rows, y, sample_weight, "forward-backward")
     if not isinstance(source, RowSource):
@@ -119,6 +109,26 @@ def _weights_of(tagger: Any, source: RowSource) -> Weights:
         )
     parts = coef[:, order], tagger.transition_[np.ix_(order, order)], tagger.start_[order]
     return Weights(*(x.astype(np.float64) for x in (*parts, tagger.end_[order])))
+
+
+def _budget(n: int) -> float:
+    # Bytes that matrices may take, of which those of n weights must be a part.
+    budget = get_config()["working_memory"] * 2.0**20
+    if 16.0 * n**2 > budget:
+        raise ValueError(
+            f"Standard errors of {n} weights need {16e-6 * n**2:.3g} MB, and working_memory allows "
+            f"{budget / 1e6:.3g} MB; train fewer weights (fewer features or l1), or raise it: "
+            "sklearn.set_config(working_memory=<MiB>)."
+        )
+    return budget
+
+
+def _variance(inverse: np.ndarray, l2: float, gradients: np.ndarray | None) -> np.ndarray:
+    # Diagonal of H⁻¹ (Σ_s g_s g_sᵀ) H⁻¹, or of H⁻¹ (H - ridge) H⁻¹ without the ``gradients`` g_s.
+    if gradients is not None:
+        G = inverse @ gradients
+        return np.einsum("ks,ks->k", G, G)
+    return np.diag(inverse) - 2 * l2 * np.einsum("kl,kl->k", inverse, inverse)
 
 
 def _hessian(f: Any, w: np.ndarray, trained: np.ndarray, budget: float) -> np.ndarray:

@@ -1,8 +1,10 @@
 """Reranker of the best segmentations by features of whole segmentations."""
 
+from __future__ import annotations
+
 import numbers
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -42,6 +44,38 @@ from sklseq.inference.chain.once import NoValidAnswerError
 from sklseq.metrics import span_f1
 from sklseq.objectives.segment.candidate_margin import CandidateMargin, softmax_of_lists
 from sklseq.solvers import lbfgs
+
+
+class Candidates(NamedTuple):
+    """The best segmentations of one sequence, best first.
+
+    Attributes
+    ----------
+    segments : list of lists of (start, stop, label)
+    scores : ndarray of shape (n_candidates,)
+        Of the segmenter.
+    features : list of dicts
+        Features of each segmentation.
+    """
+
+    segments: list
+    scores: np.ndarray
+    features: list[dict[str, float]]
+
+
+class Data(NamedTuple):
+    """Training data: sequences, their segments as given and as triples, tokens and weights."""
+
+    X: Any
+    y: list
+    tokens: list
+    truth: list[list[tuple[int, int, str]]]
+    weights: np.ndarray | None
+
+    def select(self, which: np.ndarray) -> Data:
+        """The sequences of these numbers."""
+        lists = (take(values, which) for values in self[:4])
+        return Data(*lists, None if self.weights is None else self.weights[which])
 
 
 class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
@@ -159,36 +193,41 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
                 f"cv={self.cv} folds need as many sequences of a weight above 0; got {len(y)}."
             )
         model = unwrap(fit_weighted(clone(base), X, y, weights))
-        tokens = self._tokens(X)
-        lists: list = [None] * len(y)
-        for train, test in KFold(self.cv, shuffle=True, random_state=0).split(y):
-            some = None if weights is None else weights[train]
-            part = fit_weighted(clone(model), take(X, train), take(y, train), some)
-            texts = self._fit_texts(tokens, truth, train, weights)
-            found = self._candidates(part, texts, take(X, test), take(tokens, test))
-            for s, one in zip(test, found):
-                lists[s] = one
-        vectorizer = DictVectorizer().set_output(transform="default")  # its rows are sparse
-        features = vectorizer.fit_transform([row for _, _, rows in lists for row in rows])
-        cost = [_cost(c, true) for (found, _, _), true in zip(lists, truth) for c in found]
-        objective = CandidateMargin(
-            features.tocsr(), np.concatenate([scores for _, scores, _ in lists]),
-            np.array(cost, dtype=float), _offsets(lists), self.l2,
-            np.ones(len(y)) if weights is None else weights,
-        )  # fmt: skip
-        result = lbfgs(
-            objective, np.zeros(features.shape[1]), tol=1e-3, convexity=2 * float(self.l2)
-        )
+        data = Data(X, y, self._tokens(X), truth, weights)
         names = {"n_features_in_", "feature_names_in_"}
         fitted = {name: getattr(model, name) for name in names if hasattr(model, name)}
-        fitted |= {"estimator_": model, "vectorizer_": vectorizer, "coef_": result.w}
-        fitted["text_model_"] = self._fit_texts(tokens, truth, np.arange(len(y)), weights)
-        fitted["n_iter_"] = result.n_iter
+        fitted |= self._fit_weights(self._candidates_of_folds(model, data), data)
+        fitted |= {"estimator_": model, "text_model_": self._fit_texts(data)}
         fitted["_fitted_parameters"] = {
             name: getattr(self, name) for name in ("n_candidates", "text", "columns", "functions")
         }
         set_fitted(self, fitted, names)
         return self
+
+    def _candidates_of_folds(self, model: BaseEstimator, data: Data) -> list[Candidates]:
+        # The candidates of each sequence by a model that was trained on the other folds.
+        lists: list = [None] * len(data.y)
+        for train, test in KFold(self.cv, shuffle=True, random_state=0).split(data.y):
+            part, held_out = data.select(train), data.select(test)
+            segmenter = fit_weighted(clone(model), part.X, part.y, part.weights)
+            texts = self._fit_texts(part)
+            found = self._candidates(segmenter, texts, held_out.X, held_out.tokens)
+            for s, one in zip(test, found):
+                lists[s] = one
+        return lists
+
+    def _fit_weights(self, lists: list[Candidates], data: Data) -> dict[str, Any]:
+        # The weights w, their number of iterations, and the vectorizer of features.
+        vectorizer = DictVectorizer().set_output(transform="default")  # its rows are sparse
+        rows = vectorizer.fit_transform([row for one in lists for row in one.features]).tocsr()
+        cost = [_cost(c, true) for one, true in zip(lists, data.truth) for c in one.segments]
+        objective = CandidateMargin(
+            rows, np.concatenate([one.scores for one in lists]), np.array(cost, dtype=float),
+            _offsets(lists), self.l2,
+            np.ones(len(lists)) if data.weights is None else data.weights,
+        )  # fmt: skip
+        result = lbfgs(objective, np.zeros(rows.shape[1]), tol=1e-3, convexity=2 * float(self.l2))
+        return {"vectorizer_": vectorizer, "coef_": result.w, "n_iter_": result.n_iter}
 
     def _check_parameters(self) -> None:
         for name, least in (("n_candidates", 1), ("cv", 2)):
@@ -226,16 +265,12 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         name = _columns.select_columns(self.columns, columns)[0]
         return [list(map(str, _columns.column_list(x))) for x in columns.raw(name)]
 
-    def _fit_texts(
-        self, tokens: list, truth: list, which: np.ndarray, weights: np.ndarray | None
-    ) -> Pipeline | None:
-        if not self.text:
-            return None
-        some = None if weights is None else weights[which]
-        return fit_texts(take(tokens, which), take(truth, which), some)
+    def _fit_texts(self, data: Data) -> Pipeline | None:
+        return fit_texts(data.tokens, data.truth, data.weights) if self.text else None
 
-    def _candidates(self, model: Any, texts: Pipeline | None, X: Any, tokens: list) -> list:
-        # (segmentations, their scores, their features as dicts) of each sequence.
+    def _candidates(
+        self, model: Any, texts: Pipeline | None, X: Any, tokens: list
+    ) -> list[Candidates]:
         segmenter, rows = last_step(model, X)
         best = segmenter.predict_nbest(rows, int(self.n_candidates))
         functions = self.functions or []
@@ -247,7 +282,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
                 row |= {"score": float(score), "text": value}
                 for function in functions:
                     row |= _checked(function(x, segments), function)
-            lists.append((found, scores, dicts))
+            lists.append(Candidates(found, scores, dicts))
         return lists
 
     def _ranked(self, X: SequencesLike) -> list[tuple[list, np.ndarray]]:
@@ -258,14 +293,14 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
             return []
         fitted = as_fitted(self)
         lists = fitted._candidates(self.estimator_, self.text_model_, X, fitted._tokens(X))
-        features = self.vectorizer_.transform([row for _, _, rows in lists for row in rows])
-        scores = np.concatenate([scores for _, scores, _ in lists]) + features @ self.coef_
+        features = self.vectorizer_.transform([row for one in lists for row in one.features])
+        scores = np.concatenate([one.scores for one in lists]) + features @ self.coef_
         offsets = _offsets(lists)
         _, log_z = softmax_of_lists(scores, offsets)
         ranked = []
-        for (found, _, _), a, b, z in zip(lists, offsets[:-1], offsets[1:], log_z):
+        for one, a, b, z in zip(lists, offsets[:-1], offsets[1:], log_z):
             order = np.argsort(-scores[a:b], kind="stable")
-            ranked.append(([found[k] for k in order], scores[a:b][order] - z))
+            ranked.append(([one.segments[k] for k in order], scores[a:b][order] - z))
         return ranked
 
     # ------------------------------------------------------------------ answers
@@ -427,5 +462,5 @@ def _cost(segments: list, true: list) -> int:
     return len(set(segments) ^ set(true))
 
 
-def _offsets(lists: list) -> np.ndarray:
-    return offsets_of([len(found) for found, _, _ in lists])
+def _offsets(lists: list[Candidates]) -> np.ndarray:
+    return offsets_of([len(one.segments) for one in lists])

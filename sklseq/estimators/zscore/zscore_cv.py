@@ -220,11 +220,7 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
         """
         l2s, weights = self._check_grid()
         scorer = self._scorer()
-        check_n_jobs(self.n_jobs)
-        check_choices(self, transitions=("information", "covariance"))
-        self._check_kernel()
-        self._check_refine()
-        check_choices(self, probability=(True, False))
+        self._check_parameters()
         gammas = self._gammas()
         source = RowSource.read(X, y, sample_weight)
         refuse_roles(source.X)
@@ -232,13 +228,13 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
         tagger = ZScoreTagger(**shared)
         weighted = {} if sample_weight is None else {"sample_weight": source.weights}
         is_weighted = bool(scorer_weights(scorer, weighted))
-        plain = self.scoring in (None, "token_accuracy")
+        scoring = scorer, is_weighted, self.scoring in (None, "token_accuracy")
         each = scorer is None or self._leaves_out_each(source)
         rules = [PairRule(self.transitions, weight) for weight in weights]
         folds, scores = None if each else self._folds(source, groups), []
         for gamma in gammas:
             problem = ZScoreProblem(tagger.set_params(gamma=gamma), source)
-            search = LeaveOutSearch(problem, l2s, rules, scorer, is_weighted, plain)
+            search = LeaveOutSearch(problem, l2s, rules, *scoring)
             scores.append(search.each_sequence() if each else search.folds(folds))
             self._warn_unconverged(search)
         g, i, j = _best(np.array(scores), gammas, l2s, weights)
@@ -250,6 +246,12 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
         best = {"l2_": float(l2s[i]), "best_score_": float(scores[g][i, j])}
         best["cv_scores_"] = scores[0] if self.gammas is None else np.array(scores)
         return self._set(problem, problem.solve(), best)
+
+    def _check_parameters(self) -> None:
+        check_n_jobs(self.n_jobs)
+        check_choices(self, transitions=("information", "covariance"), probability=(True, False))
+        self._check_kernel()
+        self._check_refine()
 
     def _warn_unconverged(self, search: LeaveOutSearch) -> None:
         if search.unconverged:
