@@ -20,7 +20,7 @@ from sklseq._lib.alone import alone
 from sklseq._lib.cpu import load_kernel
 from sklseq._lib.model_file import read_model
 from sklseq._lib.owned import owned
-from sklseq.data.labels import as_label_sequences, find_codes
+from sklseq.data.labels import as_label_sequences, check_lengths, find_codes
 from sklseq.data.segment_labels import labels_to_segments
 from sklseq.data.types import LabelsLike, TokensLike
 from sklseq.features._packed_rows import PackedRows
@@ -229,7 +229,7 @@ class Decoder:
         """
         flat, cuts = as_label_sequences(y)
         psi, offsets, entries = self._scores(X)
-        _check_lengths(np.diff(offsets), np.diff(cuts))
+        check_lengths(np.diff(offsets), np.diff(cuts))
         codes = find_codes(flat, self.classes_)
         take_out_row_maxima(psi[:, : len(self.classes_)])
         chain = self._chain
@@ -438,18 +438,6 @@ class Stream:
 
     def _taken(self) -> list:
         return list(map(self._decoder.classes_.__getitem__, self._beam.take_codes().tolist()))
-
-
-def _check_lengths(n_tokens: np.ndarray, n_labels: np.ndarray) -> None:
-    if len(n_tokens) != len(n_labels):
-        raise ValueError(
-            f"X has {len(n_tokens)} sequences, y has {len(n_labels)}; give the same number."
-        )
-    for s in np.flatnonzero(n_tokens != n_labels)[:1]:
-        raise ValueError(
-            f"Sequence {s} has {n_tokens[s]} tokens in X and {n_labels[s]} labels in y; give one "
-            "label for each token."
-        )
 
 
 class _Steps:

@@ -488,8 +488,8 @@ def test_log_probabilities_of_sequences(tagger):
     for wrong, message in (
         (None, "y must be a list of label sequences; got NoneType"),
         (["O" * len(x) for x in X], "Sequence 0 of y must be a list"),
-        (y[:-1], f"X has {len(X)} sequences, y has {len(X) - 1}"),
-        ([y[0], ["O"] * (n + 1), *y[2:]], f"Sequence 1 has {n} tokens in X and {n + 1} labels"),
+        (y[:-1], f"got {len(X)} in X and {len(X) - 1} in y"),
+        ([y[0], ["O"] * (n + 1), *y[2:]], f"Sequence 1 has {n} rows in X but {n + 1} labels"),
     ):
         with pytest.raises((TypeError, ValueError), match=message):
             decoder.predict_log_proba_sequence(X, wrong)

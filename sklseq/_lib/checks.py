@@ -36,8 +36,11 @@ def check_choice(name: str, value: Any, allowed: tuple) -> None:
         raise ValueError(f"{name} must be one of {allowed}; got {value!r:.60}.")
 
 
-def check_names(columns: Sequence[str]) -> list[str]:
-    """Refuse a single string (it would be read letter by letter) and repeated names."""
+def check_names(columns: Sequence[str], *, some: bool = False) -> list[str]:
+    """Refuse a single string (it would be read letter by letter) and repeated names.
+
+    ``some``: there must be at least one name.
+    """
     if isinstance(columns, str):
         raise ValueError(f"columns must be a list of names; got the string {columns!r}.")
     if not isinstance(columns, Iterable):
@@ -47,4 +50,6 @@ def check_names(columns: Sequence[str]) -> list[str]:
         raise TypeError(f"columns must be a list of names; got {names}.")
     if len(set(names)) != len(names):
         raise ValueError(f"columns must be different names; got {names}.")
+    if some and not names:
+        raise ValueError("columns must name at least one column; got an empty list.")
     return names

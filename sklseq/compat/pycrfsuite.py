@@ -537,29 +537,29 @@ class Trainer:
         from sklseq.estimators.crf.crfsuite_writer import write_crfsuite_model
 
         kept = [(x, y) for x, y, group in self._data if group != holdout]
-        tagger = _crf(self._params, int(self.verbose)).fit(
-            [x for x, _ in kept], [y for _, y in kept]
-        )
+        tagger = self._tagger().fit([x for x, _ in kept], [y for _, y in kept])
         if os.fspath(model):
             write_crfsuite_model(tagger, model)
 
+    def _tagger(self) -> Any:
+        given = self._params
+        if given["feature.minfreq"] > 1:
+            raise ValueError(
+                "feature.minfreq, a count of pairs of attribute and label, is not supported; use a "
+                "Pipeline of sklseq.features.DictFeatures(min_count=...) and CRFTagger."
+            )
+        return crf_tagger(
+            l1=given.get("c1", 0.0),
+            l2=given["c2"],
+            all_possible_states=given["feature.possible_states"],
+            all_possible_transitions=given["feature.possible_transitions"],
+            max_iter=min(int(given["max_iterations"]), 100_000),
+            verbose=int(self.verbose),
+        )
 
-def _crf(params: Mapping[str, Any], verbose: int) -> Any:
-    """Return the CRFTagger with the objective of CRFsuite for these parameters."""
+
+def crf_tagger(**parameters: Any) -> Any:
+    """Return a CRFTagger with the objective and the accuracy of CRFsuite."""
     from sklseq.estimators.crf.crf_tagger import CRFTagger
 
-    if params["feature.minfreq"] > 1:
-        raise ValueError(
-            "feature.minfreq, a count of pairs of attribute and label, is not supported; use a "
-            "Pipeline of sklseq.features.DictFeatures(min_count=...) and CRFTagger."
-        )
-    return CRFTagger(
-        l1=params.get("c1", 0.0),
-        l2=params["c2"],
-        all_possible_states=params["feature.possible_states"],
-        all_possible_transitions=params["feature.possible_transitions"],
-        boundaries=False,
-        max_iter=min(int(params["max_iterations"]), 100_000),
-        tol=1e-4,  # as near to the minimum as CRFsuite
-        verbose=verbose,
-    )
+    return CRFTagger(boundaries=False, tol=1e-4, **parameters)

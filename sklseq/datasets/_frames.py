@@ -136,7 +136,7 @@ def _names(frame: Any, group: Any, y: Any, columns: Any) -> tuple[list, list]:
     for name in [*groups, y]:
         if not isinstance(name, Hashable):
             raise TypeError(f"group and y must be names of columns; got {name!r:.40}.")
-    given = None if columns is None else _column_names(columns)
+    given = None if columns is None else check_names(columns, some=True)
     _check_label_column(y, [*groups, *(given or [])])
     if given is not None:
         return given, groups
@@ -144,13 +144,6 @@ def _names(frame: Any, group: Any, y: Any, columns: Any) -> tuple[list, list]:
     if not names:
         raise ValueError(f"The table has no columns for X beside group and y; it has {known}.")
     return names, groups
-
-
-def _column_names(columns: Any) -> list:
-    names = check_names(columns)
-    if not names:
-        raise ValueError("columns must name at least one column; got an empty list.")
-    return names
 
 
 def _check_label_column(y: Any, others: list) -> None:
@@ -343,7 +336,7 @@ def from_rows(
     >>> from_rows([{"tokens": ["He", "ran"], "ner_tags": [0, 0]}], "ner_tags")
     ([{'tokens': ['He', 'ran']}], [[0, 0]])
     """
-    names = _column_names(columns)
+    names = check_names(columns, some=True)
     _check_label_column(y, names)
     cells = [_cells(rows, name) for name in names]
     if y is not None:
@@ -444,7 +437,7 @@ def from_docs(
     >>> from_docs([doc], "ent")
     ([{'text': ['Ann', 'ran']}], [['B-PER', 'O']])
     """
-    names = _column_names(columns)
+    names = check_names(columns, some=True)
     _check_label_column(y, names)
     if not is_list(docs):
         raise TypeError(f"docs must be a list of documents; got {type(docs).__name__}.")

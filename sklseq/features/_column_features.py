@@ -58,9 +58,7 @@ def column_features(
     >>> model.predict([["Ann", "rains"]])
     [['NAME', 'O']]
     """
-    names = [columns] if isinstance(columns, str) else check_names(columns)
-    if not names:
-        raise ValueError("columns must name at least one column; got an empty list.")
+    names = [columns] if isinstance(columns, str) else check_names(columns, some=True)
     if symbols:
         extractor: BaseEstimator = TemplateFeatures(symbol_templates(names), columns=names)
     elif segments:

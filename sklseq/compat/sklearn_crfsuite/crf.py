@@ -10,10 +10,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq.compat.pycrfsuite import Tagger
+from sklseq.compat.pycrfsuite import Tagger, crf_tagger
 from sklseq.data.labels import LabelLists
 from sklseq.deployment import describe
-from sklseq.estimators.crf.crf_tagger import CRFTagger
 from sklseq.estimators.crf.crfsuite_writer import write_crfsuite_model
 from sklseq.runtime import Decoder
 
@@ -163,14 +162,12 @@ trainer_cls : default=None
                 )
         if (X_dev is None) != (y_dev is None):
             raise ValueError("X_dev and y_dev must be given together; pass both or neither.")
-        model = CRFTagger(
+        model = crf_tagger(
             l1=0.0 if self.c1 is None else self.c1,
             l2=1.0 if self.c2 is None else self.c2,
             all_possible_states=self.all_possible_states,
             all_possible_transitions=self.all_possible_transitions,
-            boundaries=False,
             max_iter=100_000 if self.max_iterations is None else self.max_iterations,
-            tol=1e-4,  # as near to the minimum as CRFsuite
             verbose=int(self.verbose),
         ).fit([list(x) for x in X], [list(labels) for labels in y])
         self.__dict__.pop("_decoder", None)

@@ -26,7 +26,14 @@ from sklseq.data.labels import (
 )
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
 from sklseq.data.row_blocks import BLOCK_ROWS, with_last
-from sklseq.data.sequences import STATE, TRANSITION, Sequences, check_not_empty, training_weights
+from sklseq.data.sequences import (
+    STATE,
+    TRANSITION,
+    Sequences,
+    check_not_empty,
+    training_weights,
+    weighted_only,
+)
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.trained_weights import fitted_attributes, trained_support
 from sklseq.estimators.validation import check_same_roles, other_width, read_sequences
@@ -102,10 +109,9 @@ def fit_batch(
         weights = weights * (np.diff(offsets_of(~labels.unknown)[rows.offsets]) > 0)
     if fitted and not weights @ rows.lengths:
         return {}
-    if not weights.all():  # the rows of weight 0 would count for the scales of the columns
-        kept = weights > 0
-        labels = labels._replace(codes=labels.codes[np.repeat(kept, rows.lengths)])
-        rows, weights = rows[kept], weights[kept]
+    # Rows of weight 0 would count for the scales of the columns.
+    rows, codes, weights = weighted_only(rows, labels.codes, weights)
+    labels = labels._replace(codes=codes)
     support = trained_support(tagger, None, len(classes), tagger.boundaries and place is None)
     if roles is not None:
         support = _with_triples(tagger, support, roles, rows, labels, squares)
