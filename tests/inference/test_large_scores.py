@@ -4,6 +4,7 @@ The answers are those of enumeration in exact arithmetic.
 """
 
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -88,15 +89,25 @@ def test_answers_are_those_of_exact_arithmetic(power):
             assert (np.abs((drawn == j).mean(axis=0) - p) <= 0.01 + 0.25 * np.sqrt(p)).all()
 
 
-@pytest.mark.parametrize("power", [12, 17, 100])
+def has_dead_ends(exact):
+    """Whether later rows rule out a label that the rows up to it allow."""
+    (emission, transition), ends = exact.arguments
+    alive = emission > -np.inf
+    alive[0] &= ends["start"] > -np.inf
+    for t in range(1, len(alive)):
+        alive[t] &= (transition[alive[t - 1]] > -np.inf).any(axis=0)
+    return any(set(np.flatnonzero(a)) != set(y) for a, y in zip(alive, exact.paths.T))
+
+
+@pytest.mark.parametrize("power", [12, 17, 100, 300])
 def test_rows_in_blocks(power):
-    for seed in range(0, 20, 4):
+    for seed, cut in product(range(100), [1, 2, 3]):
         exact = chain(seed, power)
         if exact is None:
             continue
         (emission, transition), ends = exact.arguments
-        if transition.ndim == 2:
-            blocks = expected_features(iter([emission[:2], emission[2:]]), transition, **ends)
+        if transition.ndim == 2 and not has_dead_ends(exact):
+            blocks = expected_features(iter([emission[:cut], emission[cut:]]), transition, **ends)
             assert_allclose(blocks.log_z, exact.log_z, rtol=1e-12)
             assert_allclose(blocks.entropy, exact.entropy, atol=1e-10)
 

@@ -17,6 +17,7 @@ from scipy import sparse
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.row_blocks import with_last
 from sklseq.data.types import ArrayLike, MatrixLike
+from sklseq.inference.chain.large_scores import exact_sum
 from sklseq.inference.chain.linear_chain import (
     PlainScores,
     Transitions,
@@ -267,14 +268,19 @@ def _expect(scores: tuple, row, pair, M: int, order: int):
     h, work = np.zeros((2, L, M)), np.zeros((6, max(L, M)))
     C = np.zeros((2, L, *square) if order == 2 else (0, 0, 0, 0))
     log_z = _expectation.expectation_sequence(psi, score, *row, *pair, h, C, work, rows)
-    h, p, H = h[T % 2], work[0, :L], work[1, :L]
-    mean, at = p @ h, p > 0
-    H = float(p[at] @ (H[at] - np.log(p[at])))
+    h, p = h[T % 2], np.exp(work[0, :L])
+    mean, H = p @ h, _entropy(work[0, :L], work[1, :L])
     if order == 1:
         return log_z, mean, None, H
     apart = h - mean
     covariance = np.einsum("j,jmn->mn", p, C[T % 2]) + (p[:, None] * apart).T @ apart
     return log_z, mean, covariance, H
+
+
+def _entropy(log_p: np.ndarray, H: np.ndarray) -> float:
+    # Of a path, from log p of its last label and the entropy H given that label.
+    p, at = np.exp(log_p), log_p > -np.inf
+    return float(p[at] @ (H[at] - log_p[at]))
 
 
 def _expect_blocks(emission: Iterator, row_features: Iterator | None, state: _Blocks):
@@ -326,8 +332,9 @@ class _Blocks:
 
     def __init__(self, given: tuple, pair_features: Any):
         self.given, self.pair_features = given, pair_features
-        self.n, self.log_z = 0, 0.0
-        self.p, self.h, self.H = np.ones(1), np.zeros((1, 0)), np.zeros(1)
+        # log Z is log_z and what scores have lost: large numbers of either sign, not rounded.
+        self.n, self.log_z, self.lost = 0, 0.0, []
+        self.log_p, self.h, self.H = np.zeros(1), np.zeros((1, 0)), np.zeros(1)
 
     def add(
         self, emission: Any, features: Any, last: bool, rows: RowTransitions | None = None
@@ -336,21 +343,19 @@ class _Blocks:
         transition, start, end = self.given
         transition = transition if rows is None else rows
         ends = (None if self.n else start), (end if last else None)
-        emission, chain, offsets = check_chain(
-            emission, transition, None, *ends, continued=self.n > 0
-        )
+        before = self.log_p > -np.inf if self.n else None
+        emission, chain, offsets = check_chain(emission, transition, None, *ends, before=before)
         T, L = emission.shape
         if T == 0:
             raise ValueError(f"The block that begins at row {self.n} has no rows; leave it out.")
         row = _features(features, "row_features", (T, L))
         pair = _features(self.pair_features, "pair_features", (L, L))
         row, pair = _same_number(row, pair, T, L)
-        self.log_z += float(np.sum(chain.shift))
+        self.lost = exact_sum([*self.lost, *np.ravel(chain.lost)])
         plain = PlainScores(emission.astype(np.float64), _double(chain), offsets)
         psi, score, rows = plain.psi, plain.score, None if rows is None else chain.rows
         if self.n:
-            with np.errstate(divide="ignore"):
-                psi = np.concatenate([np.log(self.p)[None], psi])
+            psi = np.concatenate([self.log_p[None], psi])
             row = sparse.vstack([self.h, row], format="csr")
             if rows is not None:  # the additional row has no entries
                 entries = rows.i, rows.j, rows.score
@@ -376,13 +381,12 @@ class _Blocks:
         self.log_z += log_z
         check_paths(np.array([self.log_z]))
         h = h[T % 2]
-        self.p, self.h, self.H = work[0, :L].copy(), h[:, :-1], work[1, :L] + h[:, -1]
+        self.log_p, self.h, self.H = work[0, :L].copy(), h[:, :-1], work[1, :L] + h[:, -1]
 
     def answer(self) -> ExpectedFeatures:
-        p, at = self.p, self.p > 0
-        H = float(p[at] @ (self.H[at] - np.log(p[at]))) if self.n else 0.0
-        mean = p @ self.h
-        return ExpectedFeatures(np.array([self.log_z]), mean[None], None, np.array([H]))
+        mean, H = np.exp(self.log_p) @ self.h, _entropy(self.log_p, self.H)
+        log_z = np.array([math.fsum([*self.lost, self.log_z])])
+        return ExpectedFeatures(log_z, mean[None], None, np.array([H]))
 
 
 # ---------------------------------------------------------------------- blocks of rows
@@ -515,7 +519,8 @@ class BlockChain:
                 psi, e, chain.E, alpha, self.buffer("inverse_c", n), inverse, first, L, check,
                 factors,
             )  # fmt: skip
-        if not np.isnan(log_c):
+        lost = entries is not None and not check and self._lost(psi[-1, :L], alpha[-1, :L])
+        if not (np.isnan(log_c) or lost):
             log_c += float(shift.sum()) + (n - first) * chain.top
             return FilteredBlock(alpha, inverse, first, False, entries), log_c
         alpha[0] = -np.inf if first else before
@@ -523,6 +528,11 @@ class BlockChain:
         scratch = np.empty(self.width)
         log_z = _expectation.filter_log(psi, chain.score, alpha, scratch, first, L, scores)
         return FilteredBlock(alpha, inverse, first, True, entries), log_z
+
+    def _lost(self, psi: np.ndarray, alpha: np.ndarray) -> bool:
+        # Whether an allowed label has no accurate alpha at the last row of a block whose transition
+        # factors are all positive: those of the next block may forbid the other labels.
+        return bool((alpha[psi > -np.inf] < _chain.FLOOR[self.chain.dtype]).any())
 
     def _fill(self, entries: BlockEntries | None) -> RowTransitions | None:
         # Entries of one block are kept: its backward recursion often follows directly, in parts.

@@ -5,7 +5,7 @@ sum with 1e17 is rounded to multiples of 16, and the scores of all other rows ar
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
 from typing import Any
 
@@ -55,13 +55,14 @@ def take_out_of_sequences(
 
 
 def take_out_constants(
-    emission: np.ndarray, chain: Any, offsets: np.ndarray, continued: bool = False
+    emission: np.ndarray, chain: Any, offsets: np.ndarray, before: np.ndarray | None = None
 ) -> tuple[np.ndarray, Any]:
     """Emission scores, with start and end scores, and a chain without these and large constants.
 
     ``chain`` is a Transitions, which is not changed.
-    ``shift`` of the new chain is what the scores of each sequence's paths have lost in all.
-    ``continued``: the first row has a transition too.
+    ``lost`` of the new chain is what scores have lost in each row, ``shift`` what the scores of
+    each sequence's paths have lost in all.
+    ``before``: if the first row has a transition too, whether a path ends in each label before it.
     """
     L, chain = chain.n_labels, copy(chain)
     chain.score, chain.start, chain.end = (x.copy() for x in (chain.score, chain.start, chain.end))
@@ -70,20 +71,32 @@ def take_out_constants(
     psi, score = padded[:, :L], chain.score[:L, :L]
     folded = padded.copy()
     chain.fold_boundaries(folded, offsets)
+    if before is not None:
+        steps = score if chain.rows is None else chain.rows.take(np.array([0]))[0]
+        folded[0, :L][~(steps[before] > -np.inf).any(axis=0)] = -np.inf
     psi[~allowed_on_paths(folded[:, :L], offsets, score, chain.rows)] = -np.inf
     lost = np.zeros((len(psi), 6))
     lost[:, 0] = take_out_row_maxima(psi)
     lost[first, 1] = _take_out(chain.start[:L])
     lost[last, 2] = _take_out(chain.end[:L])
     lost[:, 3:5] = _take_out_of_transitions(chain, len(psi))
-    if not continued:
+    if before is None:
         lost[first, 3:5] = 0  # transitions to first rows are ignored
     chain.fold_boundaries(padded, offsets)
     lost[:, 5] = take_out_row_maxima(psi)
     chain = chain.without_ends()
     bounds = zip(offsets[:-1], offsets[1:])
+    chain.lost = lost
     chain.shift = np.array([math.fsum(lost[a:b].ravel()) for a, b in bounds])
     return psi, chain
+
+
+def exact_sum(terms: Iterable[float]) -> list[float]:
+    """A few numbers whose sum is exactly that of ``terms``."""
+    terms, parts = list(terms), []
+    while rest := math.fsum([*terms, *(-x for x in parts)]):
+        parts.append(rest)
+    return parts
 
 
 def _take_out(first: np.ndarray, *others: np.ndarray) -> float:

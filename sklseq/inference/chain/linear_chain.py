@@ -98,11 +98,14 @@ class Transitions:
     ----------
     rows : RowTransitions or None
         Scores of single rows, of the same type as the others; ``pairs`` is then None.
+    lost : ndarray of shape (n_rows, 6), or an empty tuple
+        What scores of each row have lost, see ``large_scores.py``.
     shift : ndarray of shape (n_sequences,), or 0
-        What the scores of all paths of each sequence have lost, see ``large_scores.py``.
+        What the scores of all paths of each sequence have lost.
     """
 
     rows: RowTransitions | None = None
+    lost: np.ndarray | tuple[()] = ()
     shift: np.ndarray | float = 0.0
 
     def __init__(
@@ -735,13 +738,12 @@ class PlainScores:
         return self.psi[a:b], self.score, row_scores(self.rows, a, b, len(self.score))
 
 
-def check_chain(
-    emission, transition, offsets, start, end, online=False, continued=False, best=False
-):
+def check_chain(emission, transition, offsets, start, end, online=False, before=None, best=False):
     """Check scores; return (emission, chain, offsets), without large constants.
 
-    ``online``: as given, within the limits of online decoding. ``continued``: the first row has a
-    transition too. ``best``: for Viterbi's recursion, which takes out maxima of prefixes itself.
+    ``online``: as given, within the limits of online decoding. ``before``: if the first row has a
+    transition too, the labels allowed before it. ``best``: for Viterbi's recursion, which takes out
+    maxima of prefixes itself.
     """
     emission = as_numbers(emission, "emission")
     dtype = np.float32 if emission.dtype == np.float32 else np.float64
@@ -767,7 +769,7 @@ def check_chain(
         forbid = any(x is not None and x.min(initial=0) == -np.inf for x in given.values())
         large = large if forbid else large - {"emission"}
     if large:
-        emission, chain = take_out_constants(emission, chain, offsets, continued)
+        emission, chain = take_out_constants(emission, chain, offsets, before)
     return emission, chain, offsets
 
 

@@ -378,7 +378,7 @@ def expectation_sequence(
     C_t(j) = sum_i K_t(j, i) (C_{t-1}(i) + d d'),  d = h_{t-1}(i) + f(i, j) + f_t(j) - h_t(j).
     The entropy is that of the path up to t given y_t = j:
     H_t(j) = sum_i K_t(j, i) (H_{t-1}(i) - log K_t(j, i)).
-    Returns log Z; rows 0 and 1 of ``work`` hold p(y_T) and H_T.
+    Returns log Z; rows 0 and 1 of ``work`` hold log p(y_T) and H_T.
     """
     cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1], M = h.shape[2], t, j, old, new
     cdef Entries of_rows = entries_of(row_ptr, row_index, row_data)
@@ -426,6 +426,4 @@ def expectation_sequence(
                 break
             for j in range(L):
                 before[j], H[j] = after[j], H_after[j]
-        for j in range(L):
-            before[j] = exp(before[j])
     return log_z
