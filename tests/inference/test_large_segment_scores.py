@@ -17,6 +17,7 @@ from sklseq.inference import (
     segment_sample,
     segment_viterbi,
 )
+from tests.inference.test_segment_inference import enumerate_segmentations, one, random_problem
 from tests.segment_reference import is_active
 
 POWERS = [3, 8, 12, 15, 17, 20, 100, 300]
@@ -95,3 +96,38 @@ def test_answers_are_those_of_exact_arithmetic(power):
 
 def flat(drawn):
     return [rows for one in drawn for rows in one]
+
+
+@pytest.mark.parametrize("size", [17, 18, 22, 100, 290])
+@pytest.mark.parametrize("seed", range(40))
+def test_large_scores_anywhere_give_probabilities(seed, size):
+    """Potentials, transitions, starts and ends of 10^size, of which no constant can be taken out.
+
+    Sums are those of one segmentation, and all its own if no other has nearly the best score.
+    """
+    problem, rng = random_problem([seed, size], n_potentials=5), np.random.default_rng(seed)
+    limits = rng.choice([None, 1, 2])
+    n, spans, *scores = problem
+    for x in scores:
+        x[rng.random(x.shape) < 0.3] *= 10.0**size
+        x[rng.random(x.shape) < 0.1 * (seed % 2)] = -np.inf
+    L = len(scores[1])
+    every, values, _, _ = enumerate_segmentations(
+        *problem, limits=None if limits is None else [limits] * L
+    )
+    if values.max() == -np.inf:
+        return
+    start, end = scores[2:]
+    options = {"start": start, "end": end, "max_length": limits}
+    answer = segment_forward_backward(one(n, spans), *scores[:2], **options)
+    assert_allclose(answer.tokens.sum(axis=1), 1, atol=1e-10)
+    assert_allclose([answer.start.sum(), answer.end.sum()], 1, atol=1e-10)
+    assert answer.potentials.min() >= 0 and answer.potentials.max() <= n + 1e-10
+    near = np.flatnonzero(values >= values.max() - 1e-13 * 10.0**size)
+    if len(near) == 1:
+        best = every[near[0]]
+        assert_allclose(
+            answer.tokens, np.eye(L)[[y for i, j, y in best for _ in range(i, j)]], atol=1e-10
+        )
+        counts = [is_active(*spans, i, j)[:, None] * np.eye(L)[y] for i, j, y in best]
+        assert_allclose(answer.potentials, sum(counts), atol=1e-10)

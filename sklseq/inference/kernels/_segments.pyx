@@ -55,7 +55,7 @@ from libc.string cimport memcpy, memset
 import numpy as np
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
-from sklseq.inference.kernels._log_domain cimport draw, log_add, log_sum
+from sklseq.inference.kernels._log_domain cimport draw, log_add, log_normalise, log_sum
 from sklseq.inference.kernels._recursions cimport block_of_product
 from sklseq.inference.kernels._row_matrices cimport (
     RowMatrices, add_expected, has_entries, matrix_at,
@@ -519,17 +519,91 @@ def forward_log(
     return log_sum(alpha + (plan.n - 1) * L, chain.end, 1, L)
 
 
+cdef inline void share(double* x, Py_ssize_t n, double mass) noexcept nogil:
+    # x(k) becomes mass times its part of sum exp(x).
+    cdef Py_ssize_t k
+    if mass > 0:
+        log_normalise(x, n)
+    for k in range(n):
+        x[k] = mass * exp(x[k]) if mass > 0 else 0
+
+
+cdef double share_starts(
+    const Plan* plan, const double* G, Py_ssize_t e, Py_ssize_t y, const Chain* chain,
+    double enter, const double* now, double* before, double* work
+) noexcept nogil:
+    # Split the mass of each state of step e among the states of step e - 1 that go on to it, and a
+    # new start, whose mass is returned.
+    cdef Py_ssize_t L = chain.L, v, w, v1 = plan.step_states[e - 1], entry = plan.entry[e - 1] - v1
+    cdef Py_ssize_t w1 = plan.step_states[e - 2] if e > 1 else v1
+    cdef double* top = work
+    cdef double* total = work + plan.most
+    for v in range(plan.step_states[e] - v1):
+        top[v], total[v] = -INFINITY, 0
+    top[entry] = enter
+    for w in range(w1, v1):
+        if may_go_on(plan, w, y, chain.width):
+            v = plan.target[w] - v1
+            top[v] = max(top[v], G[w * L + y])
+    enter = exp(enter - top[entry]) if enter > -INFINITY else 0
+    total[entry] = enter
+    for w in range(w1, v1):
+        before[(w - w1) * L + y] = 0
+        if may_go_on(plan, w, y, chain.width) and G[w * L + y] > -INFINITY:
+            v = plan.target[w] - v1
+            before[(w - w1) * L + y] = exp(G[w * L + y] - top[v])
+            total[v] += before[(w - w1) * L + y]
+    for w in range(w1, v1):
+        if before[(w - w1) * L + y] > 0:
+            v = plan.target[w] - v1
+            before[(w - w1) * L + y] *= now[v * L + y] / total[v]
+    return enter * now[entry * L + y] / total[entry] if enter > 0 else 0
+
+
+cdef double mass_of_step(
+    const Plan* plan, const double* G, Py_ssize_t e, const double* p, const Chain* chain,
+    const double* end, double* now, double* F, double* work
+) noexcept nogil:
+    # Add the mass end(y) of segments that end at step e to `now`, which holds that of segments that
+    # go on. F becomes the mass of the cells. Returns the sum of `now`.
+    cdef Py_ssize_t L = chain.L, v, y, c, v1 = plan.step_states[e - 1]
+    cdef Py_ssize_t n = plan.step_states[e] - v1
+    cdef double going, sum_going, sum_ending, total = 0
+    cdef double* closed = work + plan.most
+    for y in range(L):
+        step_factors(plan, e, p, y, chain.width, work, closed)
+        for v in range(n):
+            closed[v] += G[(v1 + v) * L + y]
+        share(closed, n, end[y])
+        sum_going = sum_ending = 0
+        for v in range(n - 1, -1, -1):
+            now[v * L + y] += closed[v]
+            going = now[v * L + y]
+            sum_going += going
+            sum_ending += closed[v]
+            for c in range(plan.first_cell[v1 + v], plan.last_cell[v1 + v]):
+                F[c * chain.width + y] = (
+                    sum_going if plan.kind[c] == 3 else sum_ending if plan.kind[c] == 2
+                    else going if plan.kind[c] == 1 else closed[v]
+                )
+        total += sum_going
+    return total
+
+
 def backward_log(
     object segment_plan,
     object transitions,
     Py_ssize_t s,
-    object batch,                    # of this sequence: F and tokens are filled, log_z is read
-    double[:, ::1] log_G,            # (n_states, L)     IN as forward_log left it, OUT derivatives
+    object batch,                    # of this sequence: F and tokens are filled
+    const double[:, ::1] log_G,      # (n_states, L)     as forward_log left it
     const double[:, ::1] log_alpha,  # (n, L)
     double[:, ::1] pairwise,         # (width, width)    IN/OUT += weight * expected transitions
     double[:, ::1] ends,             # (2, width)        IN/OUT
 ):
-    """Marginals of one sequence, all sums in the log domain."""
+    """Marginals of one sequence, from the end: each is split among what may precede, as in draws.
+
+    Parts sum to one, so that large scores, however they are rounded, give probabilities.
+    """
     cdef Plan whole = read_plan(segment_plan, segment_plan.masks)
     cdef Plan plan = plan_of_sequence(&whole, s)
     cdef RowMatrices of_rows[2]
@@ -537,69 +611,62 @@ def backward_log(
     cdef Chain chain = read_scores(transitions, entries, of_rows)
     cdef const double[:, ::1] psi = batch.psi
     cdef double[:, ::1] marginals = batch.F, tokens = batch.tokens
-    cdef double weight = batch.weights[0], log_z = batch.log_z[0]
-    cdef Py_ssize_t L = chain.L, width = chain.width, n = plan.n, e, v, y, i, c, v1
-    cdef double[::1] scratch = np.empty(2 * plan.most + 2 * L)
-    cdef double* opened = &scratch[0]
-    cdef double* closed = opened + plan.most
-    cdef double* beta = closed + plan.most
-    cdef double* u = beta + L
+    cdef double weight = batch.weights[0]
+    cdef Py_ssize_t L = chain.L, width = chain.width, n = plan.n, e, v, y, i, c, size
+    cdef double[::1] scratch = np.zeros(2 * plan.most + 2 * plan.most * L + L + L * L)
+    cdef double* work = &scratch[0]
+    cdef double* now = work + 2 * plan.most      # mass of states of step e
+    cdef double* before = now + plan.most * L    # mass of those of step e - 1 that go on
+    cdef double* end = before + plan.most * L    # mass of segments that end at step e
+    cdef double* pairs = end + L                 # [y, i]: of label i before y
     cdef const double* p = rows_from(psi, plan.cells[s])
     cdef double* F = <double*> rows_from(marginals, plan.cells[s])
-    cdef double* G = &log_G[0, 0] - plan.step_states[0] * L
+    cdef const double* G = &log_G[0, 0] - plan.step_states[0] * L
     cdef const double* A
-    cdef double ahead, going, ending, sum_going, sum_ending, total
+    cdef double total
     go_to_sequence(&chain, &whole, s)
     with nogil:
         for y in range(L):
-            beta[y] = chain.end[y] - log_z
-            ends[1, y] += weight * exp(log_alpha[n - 1, y] + beta[y])
+            end[y] = log_alpha[n - 1, y] + chain.end[y]
+        share(end, L, 1)
+        for y in range(L):
+            ends[1, y] += weight * end[y]
         for e in range(n, 0, -1):
-            v1 = plan.step_states[e - 1]
-            total = 0
+            total = mass_of_step(&plan, G, e, p, &chain, end, now, F, work)
+            size = plan.step_states[e] - plan.step_states[e - 1]
             for y in range(L):
-                step_factors(&plan, e, p, y, width, opened, closed)
-                sum_going = sum_ending = 0
-                for v in range(plan.step_states[e] - 1, v1 - 1, -1):
-                    ahead = ending = closed[v - v1] + beta[y]
-                    if may_go_on(&plan, v, y, width):
-                        ahead = log_add(ahead, G[plan.target[v] * L + y])
-                    going = exp(G[v * L + y] + ahead)
-                    ending = exp(G[v * L + y] + ending)
-                    sum_going += going
-                    sum_ending += ending
-                    G[v * L + y] = opened[v - v1] + ahead
-                    for c in range(plan.first_cell[v], plan.last_cell[v]):
-                        F[c * width + y] = (
-                            sum_going if plan.kind[c] == 3 else sum_ending if plan.kind[c] == 2
-                            else going if plan.kind[c] == 1 else ending
-                        )
-                tokens[e - 1, y] = sum_going
-                total += sum_going
-            # Each step is normalised by its own sum: rounding errors of large scores are common to
-            # all marginals of the step, and cancel.
-            for y in range(L):
-                tokens[e - 1, y] /= total
-                for c in range(plan.first_cell[v1], plan.last_cell[plan.step_states[e] - 1]):
+                for v in range(size):
+                    now[v * L + y] /= total
+                    tokens[e - 1, y] += now[v * L + y]
+            v = plan.step_states[e - 1]
+            for c in range(plan.first_cell[v], plan.last_cell[v + size - 1]):
+                for y in range(L):
                     F[c * width + y] /= total
-                for v in range(v1, plan.step_states[e]):
-                    G[v * L + y] -= log(total)
-                u[y] = G[plan.entry[e - 1] * L + y]
+            for y in range(L):
+                end[y] = share_starts(
+                    &plan, G, e, y, &chain, entering(&chain, &log_alpha[0, 0], e, y), now, before,
+                    work
+                )
+            now, before = before, now
             if e == 1:
                 for y in range(L):
-                    ends[0, y] += weight * exp(chain.start[y] + u[y])
+                    ends[0, y] += weight * end[y]
                 break
             A = matrix_at(p, chain.of_row, e - 1)
+            for y in range(L):
+                for i in range(L):
+                    pairs[y * L + i] = log_alpha[e - 2, i] + A[i * width + y]
+                share(pairs + y * L, L, end[y])
             for i in range(L):
+                end[i] = 0
                 for y in range(L):
-                    pairwise[i, y] += weight * exp(log_alpha[e - 2, i] + A[i * width + y] + u[y])
-                beta[i] = log_sum(u, A + i * width, 1, L)
+                    end[i] += pairs[y * L + i]
+                    pairwise[i, y] += weight * pairs[y * L + i]
             if chain.of_row.expected != NULL:
                 v = chain.of_row.now
                 for c in range(chain.of_row.start[v], chain.of_row.start[v + 1]):
-                    chain.of_row.expected[c] += weight * exp(
-                        log_alpha[e - 2, chain.of_row.i[c]]
-                        + (<const double*> chain.of_row.value)[c] + u[chain.of_row.j[c]]
+                    chain.of_row.expected[c] += (
+                        weight * pairs[chain.of_row.j[c] * L + chain.of_row.i[c]]
                     )
 
 
