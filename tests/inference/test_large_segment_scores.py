@@ -122,7 +122,8 @@ def test_large_scores_anywhere_give_probabilities(seed, size):
     answer = segment_forward_backward(one(n, spans), *scores[:2], **options)
     assert_allclose(answer.tokens.sum(axis=1), 1, atol=1e-10)
     assert_allclose([answer.start.sum(), answer.end.sum()], 1, atol=1e-10)
-    assert answer.potentials.min() >= 0 and answer.potentials.max() <= n + 1e-10
+    assert answer.potentials.min() >= 0
+    assert answer.potentials.max() <= n + 1e-10
     near = np.flatnonzero(values >= values.max() - 1e-13 * 10.0**size)
     if len(near) == 1:
         best = every[near[0]]
