@@ -6,9 +6,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from sklseq.inference import (
     RowTransitions,
+    decode_online,
     entropy,
     expected_features,
     forward_backward,
+    max_marginals,
     nbest,
     sample,
     viterbi,
@@ -294,3 +296,55 @@ def test_arrays_of_any_type_are_kept_or_refused(dtype):
 def test_no_more_paths_than_there_are(n):
     paths, scores = nbest(np.zeros((3, 2)), np.zeros((2, 2)), n=n)[0]
     assert len(np.unique(paths, axis=0)) == len(scores) == 8
+
+
+def listed(dense):
+    """RowTransitions that list an entry for each pair of each row."""
+    n, L, _ = dense.shape
+    i, j = np.tile(np.divmod(np.arange(L * L), L), n)
+    return RowTransitions(np.zeros((L, L)), np.arange(n + 1) * L * L, i, j, dense.ravel())
+
+
+def rows_and_entries(seed):
+    rng = np.random.default_rng(seed)
+    n, L, unit = rng.integers(0, 12), rng.integers(1, 10), [1, 1e3, 1e18][seed % 3]
+    dense = rng.normal(0, unit, (n, L, L))
+    offsets = np.sort(np.append(rng.integers(0, n + 1, 2), [0, n]))
+    return rng.normal(size=(n, L)), dense, offsets
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_methods_of_matrices_of_rows(seed):
+    _, dense, _ = rows_and_entries(seed)
+    n, pair = len(dense), (RowTransitions.from_dense(dense), listed(dense))
+    given = [pair, [rows.part(n // 3, n) for rows in pair]]
+    given += [[rows.followed_by(rows) for rows in pair], [rows.astype("f4") for rows in pair]]
+    given += [[rows.with_expected().part(n // 2, n) for rows in pair]]
+    for matrices, entries in given:
+        for name in ("shape", "i", "j", "indptr", "shared", "score", "expected"):
+            assert_array_equal(getattr(matrices, name), getattr(entries, name))
+        some = np.arange(len(entries))[::-2]
+        assert_array_equal(matrices.take(some), entries.take(some))
+    matrices, entries = (rows.reversed().toarray() for rows in pair)
+    assert_array_equal(matrices[1:], entries[1:])  # those of the first row are ignored
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_answers_of_matrices_of_rows(seed):
+    emission, dense, offsets = rows_and_entries(seed)
+    L = emission.shape[1]
+    questions = [
+        lambda t: forward_backward(emission, t, offsets),
+        lambda t: viterbi(emission, t, offsets),
+        lambda t: [x for one in nbest(emission, t, offsets, 3) for x in one],
+        lambda t: [sample(emission, t, offsets, 3, random_state=0), entropy(emission, t, offsets)],
+        lambda t: expected_features(emission, t, offsets, pair_features=np.ones((L, L, 1)))[:2],
+        lambda t: [max_marginals(emission, t, offsets), decode_online(emission, t, offsets).labels],
+    ]
+    for ask in questions:
+        for got, wanted in zip(ask(dense), ask(listed(dense)), strict=True):
+            assert_array_equal(got, wanted)
+    pair = [make(dense).with_expected() for make in (RowTransitions.from_dense, listed)]
+    for rows in pair:
+        forward_backward(emission, rows, offsets)
+    assert_array_equal(pair[0].expected, pair[1].expected)

@@ -779,8 +779,10 @@ def check_transition(transition: Any, n_rows: int, L: int, dtype: Any) -> tuple:
         transition = as_numbers(transition, "transition")
         if transition.ndim != 3:
             return check_scores(transition, "transition", (L, L), dtype), None
-        transition = check_scores(transition, "transition", (n_rows, L, L), dtype)
-        transition = RowTransitions.from_dense(transition)
+        rows = RowTransitions.from_dense(
+            check_scores(transition, "transition", (n_rows, L, L), dtype)
+        )
+        return rows.shared, rows
     if transition.shape != (n_rows, L, L):
         raise ValueError(
             f"transition must have as many rows and labels as the other scores, shape "

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from copy import copy
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -161,11 +162,7 @@ class RowTransitions:
         -------
         RowTransitions
         """
-        n, L, _ = transition.shape
-        i, j = np.divmod(np.arange(L * L, dtype=np.int32), max(L, 1))
-        shared = np.zeros((L, L), dtype=transition.dtype)
-        indptr = np.arange(n + 1) * (L * L)
-        return cls(shared, indptr, np.tile(i, n), np.tile(j, n), transition.ravel())
+        return _Matrices(transition)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -289,6 +286,10 @@ class RowTransitions:
             self.shared.T, indptr, self.j[order], self.i[order], self.score[order]
         )
 
+    def _labels(self) -> tuple[np.ndarray, np.ndarray]:
+        # Labels of entries, as far as kernels read them.
+        return self.i, self.j
+
     def for_kernels(self, values: np.ndarray, width: int, of_sets: bool = False) -> tuple:
         """Entries with ``values``, and memory for matrices, for ``row_matrices``.
 
@@ -307,8 +308,56 @@ class RowTransitions:
         """
         n, L = len(self.indptr) - 1 if of_sets else 1, len(self.shared)
         own = np.empty((2, n, width, width), dtype=values.dtype)
-        entries = self.indptr, self.i, self.j, values
+        entries = self.indptr, *self._labels(), values
         return *entries, own, self.expected, L, self.of_row, self.ordered
+
+
+class _Matrices(RowTransitions):
+    # A matrix for each row. Labels of entries take as much memory as the scores: they are listed
+    # only if they are asked for.
+    ordered = True
+
+    def __init__(self, transition: np.ndarray):
+        n, L, _ = transition.shape
+        self.shared = np.zeros((L, L), dtype=transition.dtype)
+        self.indptr = np.arange(n + 1) * (L * L)
+        self.score = np.ascontiguousarray(transition).reshape(-1)
+        self.expected = None
+
+    @cached_property
+    def i(self) -> np.ndarray:  # type: ignore[override]
+        L = len(self.shared)
+        return np.tile(np.arange(L, dtype=np.int32).repeat(L), len(self))
+
+    @cached_property
+    def j(self) -> np.ndarray:  # type: ignore[override]
+        return np.tile(np.arange(len(self.shared), dtype=np.int32), len(self) * len(self.shared))
+
+    def _matrices(self, first: int, last: int) -> np.ndarray:
+        return self.score.reshape(self.shape)[first:last]
+
+    def part(self, first: int, last: int) -> RowTransitions:
+        """Rows ``first`` to ``last - 1``."""
+        part = _Matrices(self._matrices(first, last))
+        part.shared = self.shared
+        if self.expected is not None:
+            part.expected = self.expected[self.indptr[first] : self.indptr[last]]
+        return part
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """Scores of some rows."""
+        return self._matrices(0, len(self))[rows]
+
+    def reversed(self) -> RowTransitions:
+        """The transitions of the same chain, from the last row to the first."""
+        matrices = self._matrices(1, len(self))[::-1].transpose(0, 2, 1)
+        first = np.zeros((min(len(self), 1), *self.shared.shape), dtype=self.score.dtype)
+        return _Matrices(np.concatenate([first, matrices]))
+
+    def _labels(self) -> tuple[np.ndarray, np.ndarray]:
+        if self.expected is not None:
+            return self.i, self.j
+        return (np.empty(0, dtype=np.int32),) * 2
 
 
 # Transition scores in public functions: arrays of two or three dimensions, or RowTransitions.

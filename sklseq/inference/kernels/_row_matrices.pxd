@@ -22,7 +22,7 @@ from sklseq.inference.kernels._recursions cimport (
 cdef struct RowMatrices:
     const long long* start           # entries start[k] to start[k + 1] - 1 are of set k; or NULL
     const int* of_row                # the set of each row; NULL: set t is that of row t
-    const int* i                     # entry p is (i[p], j[p])
+    const int* i                     # entry p is (i[p], j[p]); NULL: matrices, nothing `expected`
     const int* j
     const void* value                # numbers of the type of the matrix
     double* expected                 # += weight * p(y_{t-1} = i, y_t = j) of each entry; or NULL
@@ -56,11 +56,13 @@ cdef inline RowMatrices row_matrices(
     q.of_i, q.of_j = shared.shape[1], 1
     if transposed:
         q.of_i, q.of_j = q.of_j, q.of_i
-    if rows is None or len(rows[1]) == 0:
+    if rows is None or len(rows[3]) == 0:
         return q
     start, i, j, value, own = rows[:5]
-    own[transposed], q.L, q.n_entries, q.ordered = shared, rows[6], i.shape[0], rows[8]
-    q.start, q.i, q.j, q.value = &start[0], &i[0], &j[0], &value[0]
+    own[transposed], q.L, q.n_entries, q.ordered = shared, rows[6], value.shape[0], rows[8]
+    q.start, q.value = &start[0], &value[0]
+    if i.shape[0]:
+        q.i, q.j = &i[0], &j[0]
     q.own = &own[transposed, 0, 0, 0]
     if rows[5] is not None:
         expected = rows[5]
