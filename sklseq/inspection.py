@@ -23,6 +23,7 @@ from sklseq._lib.estimator import fitted_parameter
 from sklseq._lib.ragged import offsets_of
 from sklseq._lib.signatures import taken_options
 from sklseq.data.characters import SequenceTokens
+from sklseq.data.input_kinds import check_one_sequence
 from sklseq.data.labels import as_label_sequences, find_codes
 from sklseq.data.partial_labels import PartialLabels
 from sklseq.data.segment_labels import Span
@@ -791,7 +792,10 @@ def explain(
     """
     names = feature_names(model, input_features)
     last: Any
-    last, rows = last_step(model, _one_row(x) if _reads_table(model) else [x])
+    reads_table = _reads_table(model)
+    if not reads_table:
+        check_one_sequence(x)
+    last, rows = last_step(model, _one_row(x) if reads_table else [x])
     if not hasattr(type(last), "explain"):
         raise ValueError(
             f"{type(last).__name__} has no explain; use CRFTagger, "

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import make_scorer
 
 from sklseq._lib.checks import check_number, is_number
-from sklseq.data.labels import as_label_sequences, locate
+from sklseq.data.labels import as_label_sequences, list_label_sequences, locate
 from sklseq.data.segment_labels import (
     empty_lists,
     holds_segments,
@@ -311,6 +311,11 @@ def _check_options(average: str | None, labels: Sequence[str] | None, zero_divis
         raise ValueError(f"average must be None, 'micro', 'macro' or 'weighted'; got {average!r}.")
     if isinstance(labels, str):
         raise ValueError(f"labels must be a list of span types; got {labels!r}: wrap it in a list.")
+    if labels is not None and len(set(labels)) < len(labels):
+        twice = next(label for k, label in enumerate(labels) if label in labels[:k])
+        raise ValueError(
+            f"labels must name each span type once; it has {twice!r} several times: drop one."
+        )
     if not (zero_division in (0, 1) or zero_division != zero_division):
         raise ValueError(f"zero_division must be 0.0, 1.0 or nan; got {zero_division!r}.")
 
@@ -341,7 +346,9 @@ def _of_segments(y_true: Any, y_pred: Any, mode: str) -> tuple[Any, Any]:
     segments = [is_one or not any(map(len, y)) for is_one, y in zip(segments, sides)]
     names = "y_true", "y_pred"
     read = [
-        [_triples(x, s, name) for s, x in enumerate(y)] if is_one else y
+        [_triples(x, s, name) for s, x in enumerate(y)]
+        if is_one
+        else list_label_sequences(y, name)[0]
         for is_one, y, name in zip(segments, sides, names)
     ]
     lengths = _lengths(read, segments)

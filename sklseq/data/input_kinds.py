@@ -1,7 +1,7 @@
 """What X holds: sequences in memory, in blocks of rows, or in shards."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,24 @@ from sklseq.data.sequences import Sequences
 
 # Memory maps of at least this many bytes are always read in blocks.
 LARGE_MAP = 1 << 28
+ROWS = (Mapping, list, tuple, set, np.ndarray)
+
+
+def check_one_sequence(x: Any) -> None:
+    """Raise if x is a list of sequences, where one of them is expected."""
+    is_list = isinstance(x, (list, tuple)) and len(x) > 0
+    if isinstance(x, Sequences) or (is_list and _is_sequence(x[0])):
+        raise ValueError(
+            f"x must be one sequence; got {len(x)} sequences in a list: pass one of them, as in "
+            "x=X[0]."
+        )
+
+
+def _is_sequence(x: Any) -> bool:
+    # Whether x can only be a sequence, and no row of one.
+    if isinstance(x, (list, tuple)):
+        return len(x) > 0 and all(isinstance(row, ROWS) for row in x)
+    return _is_matrix(x) and (x.shape[0] != 1 or isinstance(x, np.ndarray))
 
 
 def _is_matrix(x: Any) -> bool:

@@ -95,6 +95,11 @@ def list_label_sequences(
             raise TypeError(
                 f"Sequence {number} of {name} must be a 1-D array of labels; "
                 f"it has {sequence.ndim} dimensions."
+                + (
+                    " If its rows are segments, make a list of tuples (start, stop, type) of them."
+                    if sequence.ndim == 2 and sequence.shape[1] == 3
+                    else ""
+                )
             )
         if not (is_list(sequence) and isinstance(sequence, Sized)):
             raise TypeError(

@@ -49,7 +49,13 @@ def new_axes(display: Any, ax: Axes | None, size: tuple[float, float] | None = N
 def tokens_of(sequence: Any) -> list[str]:
     """Words of a raw sequence: its strings, or the first column of its rows or mappings."""
     if isinstance(sequence, Mapping):
-        sequence = list(next(iter(sequence.values())))
+        column = next(iter(sequence.values()), [])
+        if isinstance(column, str) or not isinstance(column, Iterable):
+            raise ValueError(
+                f"X must be a list of sequences; its first item is a row, {sequence!r:.60}. Wrap "
+                "a single sequence in a list: [X]."
+            )
+        sequence = list(column)
     first = sequence[0] if len(sequence) else ""
     if isinstance(first, Mapping):
         return [str(next(iter(row.values()))) for row in sequence]

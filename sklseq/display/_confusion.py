@@ -148,12 +148,15 @@ class SpanConfusionDisplay:
         pairs = [_both(s, *pair, outside, scheme) for s, pair in enumerate(zip(y_true, y_pred))]
         if types is None:
             types = _by_frequency(pairs)
+        types = list(types)
         code = {type_: k for k, type_ in enumerate(types)}
+        if len(code) < len(types):
+            raise ValueError(f"types must name each span type once; got {types}.")
         counts = np.zeros((len(code) + 2, len(code) + 2), dtype=np.int64)
         for true, predicted in pairs:
             true, predicted = ([x for x in spans if x[2] in code] for spans in (true, predicted))
             _count(true, predicted, code, counts)
-        return cls(counts, list(types))
+        return cls(counts, types)
 
     def plot(
         self,

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from sklseq._lib.checks import check_number
+from sklseq.data.input_kinds import check_one_sequence
 from sklseq.data.types import ArrayLike, MatrixLike, TokensLike
 from sklseq.display._common import HeatMap, estimator_with, new_axes, tokens_of
 
@@ -116,6 +117,7 @@ class MarginalsDisplay:
                 f"MarginalsDisplay needs predict_proba, which {type(estimator).__name__} lacks; "
                 "train a CRFTagger."
             )
+        check_one_sequence(x)
         (proba,), (predicted,) = estimator.predict_proba([x]), estimator.predict([x])
         labels = estimator_with("classes_", estimator, "MarginalsDisplay").classes_
         if len(predicted) and isinstance(predicted[0], tuple):  # segments

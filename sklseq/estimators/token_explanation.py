@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sklseq._lib.available import missing_if
+from sklseq.data.input_kinds import check_one_sequence
 from sklseq.data.labels import encode_labels
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import MatrixLike
@@ -50,6 +51,7 @@ class ExplainMixin(WeightsMixin):
         list of TokenExplanation
             For each row: label, its probability, and the terms of the path's score.
         """
+        check_one_sequence(x)
         names, X = self._names(feature_names), self._read([x])
         codes = encode_labels(np.asarray(self.predict(X)[0]), self.classes_)
         proba = self.predict_proba(X)[0] if hasattr(self, "predict_proba") else None

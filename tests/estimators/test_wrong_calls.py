@@ -24,6 +24,12 @@ from sklseq import (
     ZScoreTaggerCV,
 )
 from sklseq.datasets import read_conll, write_conll
+from sklseq.display import (
+    MarginalsDisplay,
+    SegmentationDisplay,
+    SpanConfusionDisplay,
+    SpansDisplay,
+)
 from sklseq.features import (
     DictFeatures,
     PerToken,
@@ -31,6 +37,8 @@ from sklseq.features import (
     TokenFeatures,
     WindowFeatures,
 )
+from sklseq.inspection import explain
+from sklseq.metrics import span_f1
 
 DICTS = [[{"w": "the", "pos": "D"}, {"w": "dog", "pos": "N"}], [{"w": "it", "pos": "P"}]]
 MAPPINGS = [{"w": ["the", "dog"], "pos": ["D", "N"]}, {"w": ["it"], "pos": ["P"]}]
@@ -522,3 +530,34 @@ def test_a_folder_without_shards_is_named(tmp_path):
         message = rf"folder with \.npz files, .*Sequences.save.*{tmp_path.name}"
         with pytest.raises(ValueError, match=message):
             Shards(folder)
+
+
+@pytest.mark.parametrize("X", [DICTS, NUMBERS, [[["the"], ["dog"]], [["it"]]], [(("the", "D"),)]])
+@pytest.mark.parametrize("ask", [explain, MarginalsDisplay.from_estimator, CRFTagger.explain])
+def test_all_sequences_in_place_of_one(X, ask):
+    model = CRFTagger().fit(NUMBERS if X is NUMBERS else DICTS, Y)
+    with pytest.raises(ValueError, match=rf"x must be one sequence; got {len(X)} sequences"):
+        ask(model, X)
+
+
+def test_one_sequence_in_place_of_all_in_displays():
+    tagger = CRFTagger().fit(DICTS, [["B-a", "O"], ["O"]])
+    for display in (SegmentationDisplay, SpansDisplay):
+        with pytest.raises(ValueError, match=r"its first item is a row, .* in a list: \[X\]"):
+            display.from_estimator(tagger, [{"n": 1}, {"n": 2}])
+
+
+@pytest.mark.parametrize("kind", [int, object, "U3"])
+def test_segments_as_arrays(kind):
+    rows, triples = [np.array([[0, 2, 1]]).astype(kind)], [[(0, 2, "1")]]
+    for y_true, y_pred, name in ((rows, triples, "y_true"), (triples, rows, "y_pred")):
+        with pytest.raises(TypeError, match=f"Sequence 0 of {name} .* list of tuples"):
+            span_f1(y_true, y_pred)
+
+
+def test_span_types_given_twice():
+    y = [["B-a", "O", "B-b"]]
+    with pytest.raises(ValueError, match="labels must name each span type once; it has 'b'"):
+        span_f1(y, y, labels=["b", "a", "b"])
+    with pytest.raises(ValueError, match=r"types must name each span type once; got \['a', 'a'\]"):
+        SpanConfusionDisplay.from_predictions(y, y, types=["a", "a"])

@@ -21,6 +21,7 @@ from sklseq._lib.estimator import (
     set_fitted,
 )
 from sklseq._lib.threads import check_n_jobs
+from sklseq.data.input_kinds import check_one_sequence
 from sklseq.data.labels import cut_rows, find_codes
 from sklseq.data.segment_labels import (
     Span,
@@ -668,6 +669,7 @@ class SemiCRFSegmenter(
             For each segment of the best segmentation, including the outside label: its label, its
             probability, and the terms of its score.
         """
+        check_one_sequence(x)
         names = self._names(feature_names)
         one = isinstance(x, SequencePotentials)
         X = self._read(SegmentPotentials.from_list([x]) if one else [x])
