@@ -213,7 +213,7 @@ class SegmentStream:
             if self._beam.n < self.n_seen:
                 self._push(self._tokens, self.n_seen, self.n_seen, settles=False)
             found = allowed(self._beam.best(end, True))
-        except ValueError:
+        except BaseException:
             self._beam.restore(state)
             raise
         return self._emissions(np.insert(found, 3, self.n_seen - 1 - self._model.after, axis=1))

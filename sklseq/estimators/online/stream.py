@@ -396,7 +396,8 @@ class OnlineStream:
         if self._max_wait is None:
             return push(*args)
         now, n_seen = self._now(), self.n_seen
-        is_due = self._max_wait == 0 or (self._arrivals and self.deadline <= now)
+        # What arrives now is due as well if a sum with max_wait is rounded to now.
+        is_due = now + self._max_wait <= now or (self._arrivals and self.deadline <= now)
         with self._restored_on_error(is_due):
             emissions = push(*args)
             self._arrivals.extend([now] * (self.n_seen - n_seen))

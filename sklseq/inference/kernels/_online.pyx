@@ -59,7 +59,7 @@ twice the digits, so rounding twice equals rounding once.
 cimport cython
 from libc.math cimport INFINITY, exp, log
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memmove
+from libc.string cimport memcmp, memcpy, memmove, memset
 
 import numpy as np
 
@@ -976,6 +976,9 @@ cdef class Beam:
         self.lossy = False
         self.previous = -1
         self.arriving = &self.score[0, 0]
+        memset(self.delta, 0, 4 * self.width * sizeof(double))    # to log_alpha
+        memset(self.filtered, 0, self.width * sizeof(double))
+        memset(self.origin, 0, self.width * sizeof(int))
         for j in range(self.width):
             self.ahead[j] = 0 if j < self.n_labels else -INFINITY
             self.next[j] = 0
@@ -1076,12 +1079,15 @@ cdef class Beam:
     def state(self):
         """Everything that changes, as numbers and arrays; labels not yet taken are left out."""
         L, rows = self.n_labels, self.pending()
+        if self.strategy == WINDOW:
+            self.retrace()    # losses of rows that have left are still counted, and never read
+        losses = np.asarray(self.losses)[self.side] * (self.n_pending > 0)
         vectors = np.asarray(self.vectors)[:, :L]
         return {
             "n_rows": self.n_rows, "n_emitted": self.n_emitted, "lossy": bool(self.lossy),
             "previous": self.previous,
             "vectors": vectors[:4].copy(), "origin": np.asarray(self.integers)[0, :L].copy(),
-            "losses": np.asarray(self.losses)[self.side].copy(), "filtered": vectors[13].copy(),
+            "losses": losses, "filtered": vectors[13].copy(),
             **{name: rows[name][..., :L].copy() for name in rows.dtype.names},
         }
 

@@ -36,6 +36,16 @@ def moved(object rows, Py_ssize_t a, Py_ssize_t b, Py_ssize_t size):
     return new
 
 
+def blank_unread(object G, object links, object into, Py_ssize_t root):
+    # Set to 0 what is written before it is read: entries of the newest boundary, nodes from which
+    # no survivor descends, and those beside the root.
+    G[-1], links[-1, ORIGIN], into[-1:] = 0, 0, 0
+    lost = (links[:, HELD] == 0) & (links[:, CHILDREN] == 0)
+    lost[0] = np.arange(len(lost.T)) != root
+    links[:, PARENT:].swapaxes(1, 2)[lost] = 0
+    links[0, PARENT] = 0
+
+
 cdef class SegmentBeam:
     """Survivors of one sequence after its first `n` steps; n - first of them are pending."""
 
@@ -123,14 +133,16 @@ cdef class SegmentBeam:
         )
 
     def state(self):
-        """All that depends on the sequence, for `restore`."""
+        """All that depends on the sequence, for `restore`; memory that is never read is 0."""
         cdef Py_ssize_t a = self.first - self.base, b = self.n - self.base + 1
         cdef Py_ssize_t p = self.cut[a if self.most >= 0 else b - 1], q = self.cut[b - 1]
         numbers = self.n, self.first, self.label, self.n_open, self.shift
         rows = [np.array(self.G[a:b]), np.array(self.links[a:b]), np.array(self.into[a:b])]
+        blank_unread(*rows, max(self.label, 0))
         cells = [np.array(self.kind[p:q]), np.array(self.begin[p:q]), np.array(self.psi[p:q])]
-        cut = np.array(self.cut[a:b]) - p
-        return numbers, cut, rows, cells, np.array(self.of_label), np.array(self.nodes)
+        of_label, nodes = np.array(self.of_label), np.array(self.nodes)
+        of_label[2:], nodes[1:] = 0, 0    # of the last step alone
+        return numbers, np.array(self.cut[a:b]) - p, rows, cells, of_label, nodes
 
     def restore(self, state):
         """Continue from the `state` of a beam of the same model and rule."""
@@ -338,6 +350,8 @@ cdef class SegmentBeam:
                 n_nodes += 1
                 top = max(top, self.of_label[0, y])
                 self.add_node(e * self.L + y, self.nodes[1, y])
+            else:
+                self.links[e - self.base, HELD, y] = self.links[e - self.base, CHILDREN, y] = 0
         self.shift = top if top > -INFINITY else 0
         self.age()
         return n_nodes + self.n_open > 0
