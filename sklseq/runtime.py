@@ -18,6 +18,7 @@ import numpy as np
 from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.alone import alone
 from sklseq._lib.cpu import load_kernel
+from sklseq._lib.index_types import index_type
 from sklseq._lib.model_file import read_model
 from sklseq._lib.owned import owned
 from sklseq.data.labels import as_label_sequences, check_lengths, find_codes
@@ -126,7 +127,8 @@ class Decoder:
         self._pairs = None if pairs is None else _PairWeights(pairs, len(self._W), self._chain)
         self._stream_chain = self._chain if self._pairs is None else self._pairs.chain_of_streams()
         self._no_values = np.zeros(0, self._W.dtype)
-        self._types = "int|double" if self._W.dtype == np.float64 else "int|float"
+        number = "double" if self._W.dtype == np.float64 else "float"
+        self._types = {np.int32: f"int|{number}", np.int64: f"long long|{number}"}
 
     def __repr__(self) -> str:
         n_features = len(self._W)
@@ -295,11 +297,11 @@ class Decoder:
         rows = self._features.packed_rows(X)
         values = rows.values
         values = self._no_values if values is None else values.astype(self._W.dtype, copy=False)
-        n = rows.n_rows
+        n, kind = rows.n_rows, index_type(len(rows.indices))
         psi = np.empty((n, self._chain.width), dtype=self._W.dtype)
-        indptr = rows.indptr.astype(np.int32)
-        kernel = _linear.gather_rows[self._types]  # dispatch by arguments takes 1 µs
-        kernel(indptr, rows.indices, values, self._W, psi, 0, n)
+        indptr, indices = rows.indptr.astype(kind), rows.indices.astype(kind, copy=False)
+        kernel = _linear.gather_rows[self._types[kind]]  # dispatch by arguments takes 1 µs
+        kernel(indptr, indices, values, self._W, psi, 0, n)
         return psi, rows.offsets, None if self._pairs is None else self._pairs.entries(rows)
 
 

@@ -18,6 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, make_pipeline
 
 from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, ZScoreTagger, runtime
+from sklseq._lib import index_types
 from sklseq.data.segment_labels import labels_to_segments
 from sklseq.deployment import describe, export
 from sklseq.features import (
@@ -153,6 +154,13 @@ def test_same_labels_to_the_bit(exported):
     assert decoder.predict(X) == expected
     assert [decoder.predict_single(x) for x in X] == expected
     assert decoder.predict([]) == []
+
+
+def test_rows_that_need_64_bits(exported, monkeypatch):
+    _, decoder, X = exported
+    expected = decoder.predict(X)
+    monkeypatch.setattr(index_types, "LARGEST", 10)
+    assert decoder.predict(X) == expected
 
 
 def test_same_marginals_to_the_bit(exported):

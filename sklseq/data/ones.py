@@ -6,6 +6,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.index_types import index_type
 from sklseq.data import _row_join
 
 # Arrays up to this length are kept for later calls; longer ones only while rows refer to them.
@@ -87,7 +88,7 @@ def rows_of_ones(
 ) -> sparse.csr_matrix:
     """CSR rows whose values are all one."""
     # SciPy requires indices and indptr of one type, int32 if possible.
-    kind = np.int32 if indptr[-1] <= np.iinfo(np.int32).max else np.int64
+    kind = index_type(indptr[-1])
     rows = OnesMatrix((len(indptr) - 1, n_columns), dtype=dtype)
     rows.kind = rows.__dict__.pop("data").dtype
     rows.indptr, rows.indices = indptr.astype(kind), indices.astype(kind, copy=False)

@@ -16,6 +16,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sklseq._lib.index_types import index_type
 from sklseq._lib.ragged import offsets_of, ranges
 from sklseq.data.labels import PartialLabelError, cut_rows, locate, read_codes
 from sklseq.data.samples import Samples
@@ -25,6 +26,7 @@ Rows = Any  # 2-D ndarray, SciPy CSR matrix or CSR array
 
 # The largest weight of a sequence in training: float32 squares of gradients must not overflow.
 WEIGHTS = 1e-15, 1e15
+MOST_COLUMNS = 2**31 - 1  # kernels read column numbers as int32
 # Bits of ``Sequences.roles``.
 STATE, TRANSITION = 1, 2
 
@@ -48,14 +50,21 @@ def as_csr(rows: Rows) -> Rows:
     parts = rows.indptr, rows.indices
     if all(part.dtype == np.int32 for part in parts):
         return rows
-    limits = np.iinfo(np.int32)
-    fit = all(limits.min <= p.min(initial=0) <= p.max(initial=0) <= limits.max for p in parts)
-    kind = np.int32 if fit else np.int64
+    kind = index_type(max(max(p.max(initial=0), -1 - p.min(initial=0)) for p in parts))
     if all(part.dtype == kind for part in parts):
         return rows
     narrow = copy(rows)
     narrow.indptr, narrow.indices = (part.astype(kind, copy=False) for part in parts)
     return narrow
+
+
+def check_n_columns(n: int) -> None:
+    """Raise unless rows may have ``n`` columns."""
+    if n > MOST_COLUMNS:
+        raise ValueError(
+            f"Rows of {n} columns are too wide: at most {MOST_COLUMNS} are allowed. Hash names "
+            "into fewer columns, such as n_features=2**18, or take a smaller window."
+        )
 
 
 def canonical(rows: Rows) -> Rows:
@@ -123,6 +132,7 @@ class Sequences(Samples[Rows]):
             rows = np.asanyarray(rows)
         if rows.ndim != 2:
             raise ValueError(f"rows must be 2-D (n_rows, n_features); got {rows.ndim}-D.")
+        check_n_columns(rows.shape[1])
         self.rows = rows
         self.offsets = check_offsets(offsets, rows.shape[0])
         self.roles = None if roles is None else check_roles(roles, rows.shape[1])
@@ -294,8 +304,8 @@ class Sequences(Samples[Rows]):
 
             from sklseq.data.ones import all_ones, ones_beside
 
-            n_columns = sum(b.rows.shape[1] for b in blocks)
-            if all(all_ones(b.rows) for b in blocks) and n_columns <= np.iinfo(np.int32).max:
+            check_n_columns(sum(b.rows.shape[1] for b in blocks))
+            if all(all_ones(b.rows) for b in blocks):
                 rows = ones_beside([b.rows for b in blocks])
             else:
                 rows = sparse.hstack([b.rows for b in blocks], format="csr")

@@ -11,7 +11,7 @@ from sklseq._lib.checks import check_number
 from sklseq._lib.estimator import clone_part, fitted_property
 from sklseq._lib.ragged import ranges
 from sklseq.data.input_kinds import in_blocks
-from sklseq.data.sequences import STATE, Sequences, as_sequences
+from sklseq.data.sequences import STATE, Sequences, as_sequences, check_n_columns
 from sklseq.data.types import DTypeLike
 from sklseq.features._conjoin import Conjunctions, parse_conjunctions
 from sklseq.features._extracted_blocks import first_block
@@ -158,6 +158,7 @@ class WindowFeatures(WindowTransform, VocabularyMixin, Extractor, auto_wrap_outp
             raise ValueError(
                 "n_features hashes attributes, but the extractor gives dense rows; use None."
             )
+        check_n_columns((self.before + self.after + 1) * inner.shape[1])
         roles = self._window_roles(inner)
         conjunctions = self._conjunctions(inner, extractor)
         packed = to_packed_rows(inner) if inner.is_sparse else None

@@ -26,7 +26,9 @@ from sklseq import (
     ZScoreTagger,
     ZScoreTaggerCV,
 )
+from sklseq._lib import index_types
 from sklseq.features import PerToken, WindowFeatures
+from sklseq.objectives.scores import observed
 from tests.sample_data import make_sparse_data
 
 TYPES = [(a, b) for a in (np.int32, np.int64) for b in (np.int32, np.int64)]
@@ -141,3 +143,46 @@ def test_transformers_answer_alike():
     first, *others = (union.fit_transform([in_form(x, *form) for x in X]).rows for form in SOME)
     assert all(types_of(other) == types_of(first) for other in others)
     assert all((other != first).nnz == 0 for other in others)
+
+
+@pytest.fixture
+def few_entries(monkeypatch):
+    """Rows of more than ten entries or columns need int64, as those of more than 2**31 do."""
+    monkeypatch.setattr(index_types, "LARGEST", 10)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: f"{e!r:.60}")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_estimators_take_rows_that_need_64_bits(estimator, request):
+    X, y = data()
+    rows = in_form(np.vstack(X), sparse.csr_matrix, np.int64, np.int64)
+    offsets = np.append(0, np.cumsum([len(x) for x in X]))
+    expected = clone(estimator).fit(Sequences(rows, offsets), y).predict(X)
+    request.getfixturevalue("few_entries")
+    X = Sequences(rows, offsets)
+    assert types_of(X.rows) == {np.dtype(np.int64)}
+    found = clone(estimator).fit(X, y).predict(X)
+    assert list(map(list, found)) == list(map(list, expected))
+
+
+def wide(n_columns):
+    return sparse.csr_array(([1.0], ([0], [n_columns - 1])), shape=(1, n_columns))
+
+
+def test_columns_beyond_int32_are_refused():
+    most = 2**31 - 1
+    x = Sequences(wide(most), [0, 1])
+    narrow = Sequences(wide(2), [0, 1])
+    with pytest.raises(ValueError, match=f"Rows of {most + 1} columns are too wide: at most"):
+        Sequences(wide(most + 1), [0, 1])
+    with pytest.raises(ValueError, match=f"Rows of {most + 2} columns are too wide"):
+        np.hstack([x, narrow])
+    with pytest.raises(ValueError, match=f"Rows of {3 * most} columns.*smaller window"):
+        WindowFeatures(before=1, after=1).fit(x)
+
+
+def test_more_observed_pairs_than_int32_numbers_are_refused(monkeypatch):
+    X, y = data()
+    monkeypatch.setattr(observed, "MOST_PAIRS", 3)
+    with pytest.raises(ValueError, match=r"pairs of a feature and a label, more than the 3"):
+        CRFTagger().fit([sparse.csr_array(x) for x in X], y)

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from sklseq._lib._checksum import checksum
 from sklseq._lib.checksums import array_checksum
+from sklseq._lib.index_types import index_type
 from sklseq._lib.ragged import offsets_of
 from sklseq.data.row_blocks import AGAIN, BlockError, iterate_blocks
 from sklseq.data.sequences import check_entries, first_not_finite
@@ -330,8 +331,7 @@ class SparseBlock:
     """
 
     def __init__(self, rows: sparse.csr_matrix):
-        wide = rows.nnz > np.iinfo(np.int32).max
-        self.indptr = np.ascontiguousarray(rows.indptr, dtype=np.int64 if wide else np.int32)
+        self.indptr = np.ascontiguousarray(rows.indptr, dtype=index_type(rows.nnz))
         self.indices = np.ascontiguousarray(rows.indices, dtype=self.indptr.dtype)
         pieces = [(0, 64), *((a, a + (1 << 16)) for a in range(64, len(rows.data), 1 << 16))]
         # The first piece, of 64 values, is usually enough to find another value than 1.

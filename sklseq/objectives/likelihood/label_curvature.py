@@ -6,7 +6,7 @@ import numpy as np
 
 from sklseq._lib.threads import BufferPool
 from sklseq._lib.tiny import TINY
-from sklseq.data.sequences import Sequences
+from sklseq.data.sequences import Sequences, as_csr
 from sklseq.inference.chain.linear_chain import BATCH_ROWS, Transitions
 from sklseq.objectives.likelihood.likelihood import Block, LogLikelihood, ThreadBuffers
 from sklseq.objectives.scores.design import _linear, without_zeros
@@ -96,9 +96,8 @@ def label_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurva
 
     def fill(j: int) -> None:
         kept, block = np.flatnonzero(p[:, j] > CERTAIN), blocks[j]
-        of_label, weights = rows[kept], np.ascontiguousarray(p[kept, j])
-        indptr, indices = of_label.indptr.astype(np.int64), of_label.indices.astype(np.int32)
-        _linear.weighted_gram(indptr, indices, of_label.data, weights, block)
+        of_label, weights = as_csr(rows[kept]), np.ascontiguousarray(p[kept, j])
+        _linear.weighted_gram(of_label.indptr, of_label.indices, of_label.data, weights, block)
         block += np.tril(block, -1).T
 
     f.threads.map(fill, range(L))

@@ -316,7 +316,7 @@ def take_columns(
     const index[::1] indices,        # (nnz,)
     const real[::1] data,            # (nnz,) or (0,)
     const int[::1] number,           # (n_columns,)     of a column in the result, or -1
-    index[::1] out_indptr,           # (n + 1,)         OUT
+    long long[::1] out_indptr,       # (n + 1,)         OUT
     int[::1] out_indices,            # (n_taken,)       OUT
     real[::1] out_data,              # (n_taken,) or (0,)  OUT
     const unsigned char[:, ::1] flags=None,  # (n, k)
@@ -341,19 +341,19 @@ def take_columns(
                         if not ones:
                             out_data[n] = 1
                         n += 1
-            out_indptr[t + 1] = <index> n
+            out_indptr[t + 1] = n
 
 
 def weighted_gram(
     const index[::1] indptr,         # (n + 1,)
-    const int[::1] indices,          # (nnz,)
+    const index[::1] indices,        # (nnz,)
     const real[::1] data,            # (nnz,) or (0,)
     const double[::1] weights,       # (n,)
     double[:, ::1] out,              # (m, m)           IN/OUT
 ):
     """Add the lower triangle of rows' diag(weights) rows."""
     cdef Py_ssize_t t, p, q
-    cdef int i, j
+    cdef index i, j
     cdef double x, product
     cdef bint ones = data.shape[0] == 0
     with nogil:

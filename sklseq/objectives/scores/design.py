@@ -207,7 +207,8 @@ class SparseRows:
         if not rows.has_canonical_format:  # duplicates are summed for both passes
             rows = rows.astype(self.data.dtype)
             rows.sum_duplicates()
-            self.indptr, self.data = rows.indptr, rows.data
+            self.data = rows.data
+        self.indptr = rows.indptr
         frequent = rows.indices < self.n_frequent
         before = np.concatenate([[0], np.cumsum(frequent, dtype=self.indptr.dtype)])
         self.stop = (self.indptr[:-1] + np.diff(before[self.indptr])).astype(self.indptr.dtype)

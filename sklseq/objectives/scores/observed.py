@@ -10,6 +10,7 @@ from copy import copy
 import numpy as np
 
 from sklseq._lib.aligned import aligned_zeros
+from sklseq._lib.index_types import index_type
 from sklseq._lib.ragged import offsets_of, ranges
 from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import Sequences
@@ -22,6 +23,7 @@ from sklseq.objectives.scores.row_entries import quotients
 SPARSE_PAIRS, SPARSE_FRACTION = 4, 1 / 16
 # Entries that are rearranged at a time, by one thread.
 CHUNK = 100_000
+MOST_PAIRS = 2**31 - 1  # their numbers are int32
 
 
 class ObservedRows:
@@ -57,7 +59,12 @@ class ObservedRows:
     ):  # fmt: skip
         rows, self.width, self.dtype = X.rows, width, np.dtype(dtype)
         self.n_features, self.n_weights = rows.shape[1], len(pairs)
-        kind = np.int32 if self.n_features * width < 2**31 else np.int64
+        if len(pairs) > MOST_PAIRS:
+            raise ValueError(
+                f"The training data have {len(pairs)} pairs of a feature and a label, more than "
+                f"the {MOST_PAIRS} that may have a weight; drop rare features (min_count)."
+            )
+        kind = index_type(self.n_features * width)
         feature, label = quotients(pairs.astype(kind), n_labels)
         n_pairs = np.bincount(feature, minlength=self.n_features)
         if counts is None:
@@ -115,8 +122,7 @@ class ObservedRows:
         threads.map(lambda piece: _linear.count_entries(*given, *places, counts, *piece), pieces)
         np.cumsum(counts, axis=1, out=starts[:, 1:])
         n_entries = starts[:, -1]
-        kind = np.int64 if n_entries.max() > np.iinfo(np.int32).max else np.int32
-        self.indptr, self.sparse_indptr = starts.astype(kind)
+        self.indptr, self.sparse_indptr = starts.astype(index_type(n_entries.max()))
         self.indices, self.pair = (np.empty(k, dtype=np.int32) for k in n_entries)
         self.label = np.empty(n_entries[1], dtype=np.uint16)
         ones = _linear.zeros_or_ones(values)
@@ -126,6 +132,7 @@ class ObservedRows:
         layout = *places, self.sparse_label, starts
         out = self.indices, self.data, self.pair, self.label, self.sparse_data
         threads.map(lambda piece: _linear.split_entries(*given, *layout, out, *piece), pieces)
+        self.indices = self.indices.astype(self.indptr.dtype, copy=False)  # one type for kernels
 
     def weights(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Padded rows of the dense features, and the weights of sparse pairs."""
@@ -137,7 +144,8 @@ class ObservedRows:
         mask = np.zeros(self.shape)
         mask.reshape(-1)[self.dense_at] = 1
         single = (self.sparse_indptr.astype(np.int64), self.pair, self.label, self.sparse_data)
-        return (self.indptr.astype(np.int64), self.indices, self.data), single, mask
+        indices = self.indices.astype(np.int32, copy=False)
+        return (self.indptr.astype(np.int64), indices, self.data), single, mask
 
     def store(self, W: np.ndarray, w: np.ndarray) -> None:
         """The inverse of :meth:`weights`, after the kernel changed W."""

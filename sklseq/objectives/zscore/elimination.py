@@ -6,6 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.aligned import aligned_zeros
+from sklseq._lib.index_types import index_type
 from sklseq._lib.inverse_root import InverseRoot
 from sklseq._lib.ragged import offsets_of
 from sklseq._lib.threads import Threads, spans
@@ -142,13 +143,13 @@ class ColumnKinds:
         number = np.full(self.n_columns, -1, dtype=np.int32)
         number[chosen] = np.arange(len(chosen), dtype=np.int32)
         size = int(counts[chosen].sum()) + (0 if flags is None else int(flags.sum()))
-        taken = Entries(
-            np.empty(len(rows.indptr), dtype=rows.indptr.dtype),
-            np.empty(size, dtype=np.int32),
-            np.empty(size if len(data) else 0, dtype=data.dtype),
+        indptr, indices = np.empty(rows.shape[0] + 1, np.int64), np.empty(size, np.int32)
+        taken = np.empty(size if len(data) else 0, dtype=data.dtype)
+        _linear.take_columns(
+            rows.indptr, rows.indices, data, number, indptr, indices, taken, flags, len(chosen)
         )
-        _linear.take_columns(rows.indptr, rows.indices, data, number, *taken, flags, len(chosen))
-        return taken
+        kind = index_type(size)
+        return Entries(indptr.astype(kind), indices.astype(kind, copy=False), taken)
 
 
 class EliminatedRidge:

@@ -305,7 +305,7 @@ def _path_sums(cells: list, lengths: np.ndarray, n_paths: int, n_cells: int):
     indices = np.concatenate([part.ravel() for part in cells] or [np.zeros(0)])
     indptr = offsets_of(np.repeat(lengths, n_paths))
     shape = (len(indptr) - 1, n_cells)
-    return sparse.csr_matrix((np.ones(len(indices)), indices.astype(np.int32), indptr), shape=shape)
+    return sparse.csr_matrix((np.ones(len(indices)), indices.astype(np.int64), indptr), shape=shape)
 
 
 def _draw(allowed, offsets: np.ndarray, n_paths: int, rng) -> np.ndarray:
