@@ -8,8 +8,9 @@ The metadata of a task are the arguments of ``fit`` other than X and y, as in sc
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 try:
     from sklearn.callback import CallbackSupportMixin
@@ -24,11 +25,13 @@ except ImportError:  # scikit-learn < 1.9
 Fit = TypeVar("Fit", bound=Callable)
 
 
-class _Task(NamedTuple):
+@dataclass
+class _Task:
     """A running ``fit`` of an estimator with callbacks, in its attribute ``_task``."""
 
     context: Any
     arguments: dict  # arguments of every hook: estimator, X, y, metadata
+    is_stopped: bool = False  # whether a callback has asked to stop
 
 
 def with_callbacks(*, max_subtasks: Callable[[Any], int | None]) -> Callable[[Fit], Fit]:
@@ -95,9 +98,23 @@ def iteration_hook(
         if reconstruct is not None:
             fitted = lambda: {"__dict__": _as_new(estimator) | reconstruct(w) | {"n_iter_": k}}  # noqa: E731
         end = iteration.call_on_fit_task_end
-        return bool(end(**task.arguments, reconstruction_attributes=fitted))
+        task.is_stopped |= bool(end(**task.arguments, reconstruction_attributes=fitted))
+        return task.is_stopped
 
     return after_iteration
+
+
+def without_callbacks(estimator: Any) -> Any:
+    """Return the estimator after removing its callbacks, which its clones have too."""
+    if _with_teardown is not None:
+        estimator.set_callbacks()
+    return estimator
+
+
+def is_stopped(estimator: Any) -> bool:
+    """Whether a callback has asked the running ``fit`` of an estimator to stop."""
+    task = vars(estimator).get("_task")
+    return task is not None and task.is_stopped
 
 
 def _as_new(estimator: Any) -> dict:

@@ -66,7 +66,7 @@ def exponentiated_gradient(
             if history[-1] - dual.value <= tol * abs(history[-1]):
                 message = "gap"
             elif stalled >= 3:
-                message = "precision"
+                message = message or "precision"
         if not message and k == FIRST_PASSES and gaps[-1] >= FAR * dual.value:
             message = "far"
         if not message and k > 2 * PATIENCE and 2 * gaps[-1] > gaps[-1 - PATIENCE]:

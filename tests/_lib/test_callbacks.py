@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import make_scorer
@@ -25,8 +26,11 @@ from sklseq import (
     ZScoreTagger,
     ZScoreTaggerCV,
 )
+from sklseq.estimators.crf import growing
+from sklseq.estimators.hmsvm import margin_problem, solver_choice
 from sklseq.features import DictFeatures, PerToken
 from sklseq.metrics import span_f1, token_accuracy, token_accuracy_scorer
+from sklseq.objectives.zscore import elimination
 
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn has callbacks from 1.9 on")
 pytestmark = [
@@ -205,6 +209,72 @@ def test_a_callback_may_stop_after_any_iteration(name):
             model = new(name).set_callbacks(recorder).fit(X, y)
         assert model.n_iter_ == n == len(recorder.of("end", "iteration"))
         assert np.isfinite(model.score(X, y))
+
+
+# Fits of several runs of solvers, one after the other.
+SEVERAL_RUNS = {
+    "dual": CRFTagger(solver="dual", l2=1e-3, tol=1e-5, max_iter=40),
+    "dual to rounding": CRFTagger(solver="dual", l2=1.0, tol=1e-12),
+    "dual, far": CRFTagger(solver="dual", l2=1e-6, max_iter=30),
+    "dual with l1": CRFTagger(solver="dual", l1=0.01, l2=0.1, tol=1e-5),
+    "adagrad": CRFTagger(solver="adagrad", tol=1e-6, random_state=0),
+    "sets of weights": CRFTagger(solver="lbfgs", all_possible_states=True, tol=1e-6),
+    "sets by adagrad": CRFTagger(solver="adagrad", all_possible_states=True, tol=1e-6),
+    "margin": HMSVMTagger(solver="auto", C=100, tol=1e-6, random_state=0),
+    "smoothing": HMSVMTagger(solver="smoothing", tol=1e-5),
+    "float32, then float64": ZScoreTagger(solver="cg", l2=1e-3, tol=1e-4),
+    "refined": ZScoreTagger(solver="cg", refine=3),
+    "separate": ZScoreTagger(solver="cg", separate=True),
+    "calibrated by one left out": SemiCRFSegmenter(calibrate="loo"),
+    "calibrated by folds": SemiCRFSegmenter(calibrate=2),
+}
+
+
+@pytest.fixture
+def small_limits(monkeypatch):
+    """Few weights are trained in growing sets, systems of few columns by conjugate gradients, and
+    the margin solver gives up at once."""
+    monkeypatch.setattr(elimination, "FREQUENT", 1)
+    monkeypatch.setattr(growing, "MANY", 1)
+    monkeypatch.setattr(growing, "FEW", 1.0)
+    monkeypatch.setattr(margin_problem, "may_change", lambda *_: True)
+    monkeypatch.setattr(solver_choice.Outlook, "is_bad", lambda outlook: True)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", SEVERAL_RUNS)
+@pytest.mark.usefixtures("small_limits")
+def test_a_stop_ends_all_runs_of_a_fit(name, seed):
+    X, y = make_chunks(seed)
+    if not name.startswith("calibrated"):
+        X = [csr_array(x) for x in X]
+    estimator = SEVERAL_RUNS[name]
+    recorder = Recorder()
+    sklearn.base.clone(estimator).set_callbacks(recorder).fit(X, y)
+    longest = len(recorder.of("end", "iteration"))
+    assert longest > 0
+    for n in range(1, longest + 1):
+        recorder = Recorder(stop_after=n)
+        model = sklearn.base.clone(estimator).set_callbacks(recorder)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ConvergenceWarning)
+            model.fit(X, y)
+        assert len(recorder.of("end", "iteration")) == n
+        assert getattr(model, "temperature_", 1) == 1
+        assert np.isfinite(model.score(X, y))
+
+
+@pytest.mark.parametrize("patience", [1, 3])
+@pytest.mark.parametrize("name", [n for n in SEVERAL_RUNS if n.startswith(("dual", "ada"))])
+def test_early_stopping_ends_all_runs_of_a_fit(name, patience):
+    X, y = make_chunks(n=30)
+    model = sklearn.base.clone(SEVERAL_RUNS[name])
+    model.set_params(early_stopping=True, n_iter_no_change=patience, validation_fraction=0.3)
+    model.fit([csr_array(x) for x in X], y)
+    scores = model.validation_scores_
+    assert len(scores) == model.n_iter_
+    ends = [k for k in range(len(scores)) if k - np.argmax(scores[: k + 1]) >= patience]
+    assert ends in ([], [len(scores) - 1])
 
 
 @every

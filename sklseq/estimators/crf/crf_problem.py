@@ -349,6 +349,8 @@ def run_dual(problem: CRFProblem) -> SolverResult:
         random_state=repeatable_generator(tagger.random_state),
         callback=partial(problem.report, "dual"),
     )
+    if problem.report.is_stopped:
+        return result
     if result.message == "far" and result.n_iter < problem.max_iter:
         problem.start[:] = 0  # the dual's weights are there
         return run_adagrad(problem, result.n_iter)
@@ -405,7 +407,7 @@ def _refine(
     curvature: Callable[[], LabelCurvature | None] = lambda: None,
 ) -> SolverResult:  # fmt: skip
     # Continue from an approximate result by L-BFGS until it is within tol.
-    if result.converged or result.n_iter >= problem.max_iter:
+    if result.converged or result.n_iter >= problem.max_iter or problem.report.is_stopped:
         return result
     rest = descend(problem, result.w, result.n_iter, scale, curvature)
     return rest._replace(

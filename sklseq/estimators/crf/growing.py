@@ -69,7 +69,7 @@ def solve_growing(problem: Any, kept: np.ndarray) -> SolverResult:
         last = len(left) == 1
         growth.train(left[0] * (1 - SHARE) if last else left[0])
         rest = growth.rest()
-        ended = growth.n_iter >= problem.max_iter or growth.message == "callback"
+        ended = growth.n_iter >= problem.max_iter or growth.is_stopped
         if ended or (last and growth.gain <= SHARE * problem.tol * abs(growth.value)):
             del growth.part.f
             return growth.result()
@@ -103,6 +103,7 @@ class Growth:
         self.problem, self.kept, self.w = problem, kept, problem.start
         self.gradient = np.empty_like(self.w)
         self.n_iter, self.history, self.converged, self.message = 0, [], False, ""
+        self.is_stopped = False
         before, self.n_before = problem.growth, 0
         self.starts = before is None
         if before is None:
@@ -125,8 +126,8 @@ class Growth:
         part.start[:] = self.w[self.at]
         if before is not problem:
             _move(part, before, before.scores.places_in(part.scores))
-        report = Monitor(problem.tagger, part.attributes, part.value, None, ())
-        part.report = lambda name, k, value, w: report(name, self.n_iter + k, value, w)
+        part.report = Monitor(problem.tagger, part.attributes, part.value, None, ())
+        part.report.done = self.n_iter
         return part
 
     def train(self, tol: float) -> None:
@@ -138,6 +139,7 @@ class Growth:
         self.n_iter += result.n_iter
         self.history += result.history if first else result.history[1:]
         self.converged, self.message = result.converged, result.message
+        self.is_stopped = part.report.is_stopped
         self.w[self.at] = result.w
 
     def rest(self) -> np.ndarray:
@@ -167,7 +169,7 @@ class Growth:
         """The result in all weights."""
         missing = self.gain > SHARE * self.problem.tol * abs(self.value)
         self.history[-1] = self.value
-        converged = self.message == "callback" or (self.converged and not missing)
+        converged = self.is_stopped or (self.converged and not missing)
         return SolverResult(self.w, self.value, self.n_iter, converged, self.history, self.message)
 
 

@@ -24,6 +24,13 @@ class Monitor:
     validation : EarlyStopping, optional
     error : exception class, or ()
         Error after which the weights of the last iteration are kept.
+
+    Attributes
+    ----------
+    done : int
+        Number of iterations before those that are reported.
+    is_stopped : bool
+        Whether a callback or the validation has asked to stop: then no further solver runs.
     """
 
     def __init__(
@@ -34,9 +41,11 @@ class Monitor:
         self.validation, self.error = validation, error
         self.run_callbacks = iteration_hook(tagger, attributes)
         self.last, self.history = None, []
+        self.done, self.is_stopped = 0, False
 
     def __call__(self, solver: str, k: int, value: float | None, w: np.ndarray) -> bool:
         """Report iteration k; ``value`` is None if the solver does not know it."""
+        k += self.done
         if self.error:
             # L-BFGS alternates between two vectors; the other solvers work in place.
             self.last = (k, w if solver == "lbfgs" else w.copy())
@@ -45,7 +54,8 @@ class Monitor:
             value = self.objective(w) if value is None else value
             print(f"[CRFTagger] iteration {k} ({solver}): objective {value:.6f}")
         stops = self.validation is not None and self.validation.stops(w, self.attributes(w))
-        return self.run_callbacks(k, value, w) or stops
+        self.is_stopped |= self.run_callbacks(k, value, w) or stops
+        return self.is_stopped
 
     @contextmanager
     def last_kept(self, finish: Callable[[SolverResult], Any]) -> Iterator[None]:

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq._lib.available import missing_if
-from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
+from sklseq._lib.callbacks import CallbackSupportMixin, is_stopped, with_callbacks
 from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import (
     LabellerBase,
@@ -178,7 +178,7 @@ class SemiCRFSegmenter(
         is that of folds; the fit of a fold starts from the weights of all sequences, so that two
         folds take about as long again as ``fit`` alone, and five about twice as long. Not for the
         hinge loss. Sequences are shuffled into folds in an order that does not depend on
-        ``random_state``.
+        ``random_state``. None if a callback stops training.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one. Weights that its
         constraints forbade start at 0. Not for the hinge loss.
@@ -346,7 +346,7 @@ class SemiCRFSegmenter(
         return self._set(problem, result, self._temperature(problem, result.w))
 
     def _temperature(self, problem, w) -> float:
-        if self.calibrate is None:
+        if self.calibrate is None or is_stopped(self):
             return 1.0
         if self.calibrate == "loo":
             from sklseq.estimators.semicrf.left_out import temperature_of_left_out

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 
+from sklseq._lib.callbacks import without_callbacks
 from sklseq.data.constraints import constraints_of_part
 from sklseq.data.segment_labels import read_queries
 from sklseq.estimators.semicrf.segment_program import (
@@ -143,7 +144,7 @@ def _segments_by_sequence(source: SegmentSource) -> list:
 def _held_out(segmenter: Any, source: SegmentSource, fitted: dict, y: list, train, test) -> HeldOut:
     X, weights = source.given, source.weights
     columns = source.transition_columns(segmenter.transition_features)  # numbers: X has no names
-    model = clone(segmenter)
+    model = without_callbacks(clone(segmenter))  # those of the whole fit do not watch its parts
     model.set_params(calibrate=None, verbose=0, transition_features=columns, warm_start=False)
     seen = np.isin(source.classes, [label for s in train for _, _, label in y[s]])
     if seen.all():

@@ -93,10 +93,10 @@ class RidgeSystems:
             start = self._start(ridge)
             result = conjugate_gradients(self.tagger, system, system.gradient, start)
             left = system.finish(result.w)
-            if result.message == "max_iter" or left <= 2 * tol:
+            if result.message in ("max_iter", "callback") or left <= 2 * tol:
                 break
         self.solved = [*self.solved[-1:], (float(np.log(ridge)), result.w)]
-        if result.converged and not left <= 2 * max(tol, ATTAINABLE):
+        if result.message == "residual" and not left <= 2 * max(tol, ATTAINABLE):
             history = [*result.history, left]
             result = result._replace(converged=False, message="precision", history=history)
         return system, result

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.optimize import brentq
 from sklearn.exceptions import ConvergenceWarning
 
+from sklseq._lib.callbacks import is_stopped
 from sklseq.data.labels import encode_labels, read_labels, split_labels
 from sklseq.data.sequences import Sequences, row_positions
 from sklseq.estimators.sources.source import RowSource
@@ -139,7 +140,7 @@ def as_crf(
     crf.vectorizer_ = None  # of rows
     scale = best_scale(crf, source.X, y, source.weights)
     crf.coef_, crf.transition_ = scale * crf.coef_, scale * crf.transition_
-    if tagger.refine:
+    if tagger.refine and not is_stopped(tagger):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             crf.fit(source.X, y, source.weights)

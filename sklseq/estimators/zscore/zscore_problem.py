@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklseq._lib.callbacks import is_stopped
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints, resolve_constraints
 from sklseq.estimators.column_units import warn_columns
@@ -146,6 +147,8 @@ class ZScoreProblem:
             solution = _solve_free(tagger, sample, self.cost, self.rule, self.systems)
         else:
             solution = _solve_paths(tagger, sample, self.trained, self.cost)
+        if tagger.separate and is_stopped(tagger):
+            return solution._replace(n_constraints=0)
         return self._separate(solution) if tagger.separate else solution
 
     def _separate(self, solution: Solution) -> Solution:
