@@ -25,6 +25,18 @@ def set_fitted(model: Any, fitted: dict[str, Any], stale: Iterable[str] = ()) ->
     model.__dict__ = kept | fitted
 
 
+def in_native_order(value: Any) -> Any:
+    """Return an array or sparse matrix in the byte order of the processor; others as they are."""
+    dtype = getattr(value, "dtype", None)
+    if not isinstance(dtype, np.dtype) or dtype.isnative:
+        return value
+    if isinstance(value, np.ndarray):
+        return value.astype(dtype.newbyteorder("="))
+    native = copy(value)
+    native.data = in_native_order(value.data)
+    return native
+
+
 class EstimatorBase:
     """Base of every public estimator, before scikit-learn's ``BaseEstimator`` in the list.
 
@@ -41,6 +53,10 @@ class EstimatorBase:
         package = ".".join(parts[:2] if parts[1] == "features" else parts[:1])
         return {"page": f"{package}.{type(self).__name__}"}
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Users may assign weights; compiled functions read one byte order.
+        super().__setattr__(name, in_native_order(value) if name.endswith("_") else value)
+
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_sklseq_version": __version__}
 
@@ -49,7 +65,7 @@ class EstimatorBase:
         parameters = inspect.signature(type(self).__init__).parameters.values()
         state = {p.name: p.default for p in parameters if p.default is not p.empty} | state
         check_version(state.pop("_sklseq_version", None), type(self).__name__)
-        super().__setstate__(state)
+        super().__setstate__({name: in_native_order(value) for name, value in state.items()})
 
 
 class LabellerBase(EstimatorBase):
