@@ -183,3 +183,16 @@ def test_states_in_a_pool_are_those_of_single_streams(rule, restart):
             for id, stream in streams.items():
                 assert pickle.dumps(pool.checkpoint(id)) == pickle.dumps(stream.checkpoint())
     assert n_failed > 5
+
+
+def test_labels_that_are_due_at_once_by_rounding_are_committed_all_or_none():
+    # now + max_wait is rounded to now: labels leave with their row, and the next one cannot follow.
+    rule = {"strategy": "closure", "restart": "conflict"}
+    decoder = decoder_of(np.array([[0, -np.inf], [0, 0]]), **rule)
+    stream = decoder.stream(max_wait=1e-9, clock=lambda: 1e9)
+    assert [e.label for e in stream.push_potentials([0.5, 0.0])] == ["L0"]
+    before = bytes_of(stream), attributes_of(stream)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="No label is allowed"):
+            stream.push_potentials([-np.inf, 0.0])
+        assert (bytes_of(stream), attributes_of(stream)) == before

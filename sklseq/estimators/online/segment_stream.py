@@ -207,7 +207,7 @@ class SegmentStream:
         # The best segmentation of all pending tokens, which leave.
         if self.n_pending == 0:
             return []
-        state = self._beam.state()
+        state = self._beam.state(stored=False)
         end = self._rule.end if ended else None
         try:
             if self._beam.n < self.n_seen:

@@ -132,16 +132,17 @@ cdef class SegmentBeam:
             + self.found.nbytes + self.kind.nbytes + self.begin.nbytes + self.psi.nbytes
         )
 
-    def state(self):
-        """All that depends on the sequence, for `restore`; memory that is never read is 0."""
+    def state(self, bint stored=True):
+        """All that depends on the sequence, for `restore`; if stored, memory never read is 0."""
         cdef Py_ssize_t a = self.first - self.base, b = self.n - self.base + 1
         cdef Py_ssize_t p = self.cut[a if self.most >= 0 else b - 1], q = self.cut[b - 1]
         numbers = self.n, self.first, self.label, self.n_open, self.shift
         rows = [np.array(self.G[a:b]), np.array(self.links[a:b]), np.array(self.into[a:b])]
-        blank_unread(*rows, max(self.label, 0))
+        if stored:
+            blank_unread(*rows, max(self.label, 0))
         cells = [np.array(self.kind[p:q]), np.array(self.begin[p:q]), np.array(self.psi[p:q])]
         of_label, nodes = np.array(self.of_label), np.array(self.nodes)
-        of_label[2:], nodes[1:] = 0, 0    # of the last step alone
+        of_label[2:], nodes[1:] = 0, 0    # of one step
         return numbers, np.array(self.cut[a:b]) - p, rows, cells, of_label, nodes
 
     def restore(self, state):
