@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from copy import copy
+from functools import cached_property
 from importlib import import_module
 from threading import Lock
 from typing import Any, cast
@@ -22,7 +23,7 @@ from sklseq._lib.index_types import index_type
 from sklseq._lib.model_file import read_model
 from sklseq._lib.owned import owned
 from sklseq.data.labels import as_label_sequences, check_lengths, find_codes
-from sklseq.data.segment_labels import labels_to_segments
+from sklseq.data.span_rules import SpanRules, find_by_rules, named_spans, span_rules
 from sklseq.data.types import LabelsLike, TokensLike
 from sklseq.features._packed_rows import PackedRows
 from sklseq.inference.chain.large_scores import take_out_row_maxima
@@ -169,18 +170,22 @@ class Decoder:
         list of list
             The labels that the exported model predicts.
         """
-        psi, offsets, entries = self._scores(X)
-        if self._by_marginals:
-            self._sums(psi, offsets, entries)
-            codes = psi[:, : self._chain.n_labels].argmax(axis=1)
-        else:
-            codes, scores = best_paths(psi, offsets, self._chain, entries)
-            check_paths(scores)
+        codes, offsets = self._codes(X)
         labels = list(map(self.classes_.__getitem__, codes.tolist()))
         if len(offsets) == 2:
             return [labels]
         ends = offsets.tolist()
         return [labels[a:b] for a, b in zip(ends[:-1], ends[1:])]
+
+    def _codes(self, X: TokensLike) -> tuple[np.ndarray, np.ndarray]:
+        """Indices in `classes_` of the predicted labels of all rows; offsets of the sequences."""
+        psi, offsets, entries = self._scores(X)
+        if self._by_marginals:
+            self._sums(psi, offsets, entries)
+            return psi[:, : self._chain.n_labels].argmax(axis=1), offsets
+        codes, scores = best_paths(psi, offsets, self._chain, entries)
+        check_paths(scores)
+        return codes, offsets
 
     def predict_proba(self, X: TokensLike) -> list[np.ndarray]:
         """Marginal probability of each label at each token.
@@ -263,7 +268,7 @@ class Decoder:
         return {(self.classes_[i], self.classes_[j]): float(scores[i, j]) for i, j in pairs}
 
     def predict_spans(self, X: TokensLike) -> list[list[tuple[int, int, str]]]:
-        """Spans of each sequence, of labels such as ``"B-PER"`` and ``"I-PER"``.
+        """Spans of the predicted labels of each sequence.
 
         Parameters
         ----------
@@ -272,10 +277,18 @@ class Decoder:
         Returns
         -------
         list of list of (start, stop, type)
-            Spans of the predicted labels, without the row ``stop``. An ``"I-"`` label that does not
-            continue a span of its type begins one.
+            Spans without the row ``stop``, those of :meth:`sklseq.CRFTagger.predict_spans`. Labels
+            such as ``"B-PER"``, ``"I-PER"`` and ``"S-PER"`` are read by the rules of conlleval: an
+            ``"I-"`` label that does not continue a span of its type begins one. Of models with
+            other labels, each run of equal labels is a span, unless the label is ``"O"``.
         """
-        return [labels_to_segments(labels) for labels in self.predict(X)]
+        codes, offsets = self._codes(X)
+        found = named_spans(self._rules, find_by_rules(codes, offsets, self._rules), offsets)
+        return [[(start, stop, type_) for start, stop, type_, _ in spans] for spans in found]
+
+    @cached_property
+    def _rules(self) -> SpanRules:
+        return span_rules(np.array(self.classes_))
 
     def stream(self, **rule: Any) -> Stream:
         """Start a sequence whose items arrive one by one.

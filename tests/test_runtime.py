@@ -509,6 +509,29 @@ def test_spans_are_those_of_the_labels(exported):
     assert decoder.predict_spans(X) == expected
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["S-x", "B-x", "I-x", "E-x", "O"],
+        ["U-x", "B-y", "I-y", "L-y", "O"],
+        ["B-x", "I-x", "walk", "O"],
+        ["rest", "walk", "run"],
+        [0, 1, 2],
+        [False, True],
+    ],
+)
+def test_spans_are_those_of_the_tagger_whatever_the_labels(labels):
+    rng = np.random.default_rng(len(labels))
+    X = [[[f"a{k}", f"b{k % 2}"] for k in rng.integers(0, 4, n)] for n in rng.integers(0, 9, 60)]
+    y = [rng.choice(np.array(labels), len(x)).tolist() for x in X]
+    tagger = CRFTagger().fit(X, y)
+    expected = [[span[:3] for span in spans] for spans in tagger.predict_spans(X)]
+    decoder = runtime.Decoder(describe(tagger))
+    assert decoder.predict_spans(X) == expected
+    assert [decoder.predict_spans([x])[0] for x in X] == expected
+    assert decoder.predict_spans([]) == []
+
+
 def test_wrong_paths(tagger, tmp_path):
     for wrong in (None, 3, b"bytes"):
         for call in (runtime.load, lambda path: export(tagger, path)):
