@@ -597,8 +597,8 @@ def _label_column(s: int, what: str, labels: Sequence, n_steps: int) -> list:
 
 def _checked_cells(s: int, column: list, separator: str) -> list[str]:
     """Return the cells as strings, checked that they can be read back unchanged."""
-    forbidden = "[ \t\r\n]" if separator == " " else re.escape(separator) + "|[\r\n]"
-    search = re.compile(forbidden).search
+    if _can_be_written(column, separator):
+        return column
     for t, cell in enumerate(column):
         if not isinstance(cell, (str, numbers.Number)):
             raise ValueError(
@@ -607,13 +607,23 @@ def _checked_cells(s: int, column: list, separator: str) -> list[str]:
             )
     cells = [cell if isinstance(cell, str) else str(cell) for cell in column]
     for t, cell in enumerate(cells):
-        if search(cell) or (separator == " " and not cell):
+        if not _can_be_written([cell], separator):
             problem = "contains a separator or line end" if cell else "is empty"
             raise ValueError(
                 f"Cell {cell!r} of token {t} of sequence {s} {problem}; replace it, or use "
                 "separator='\\t', which allows empty cells and spaces."
             )
     return cells
+
+
+def _can_be_written(cells: list, separator: str) -> bool:
+    """Whether all cells are strings without separators and line ends; empty ones need a tab."""
+    try:
+        text = "".join(cells)
+    except TypeError:
+        return False
+    marks = " \t\r\n" if separator == " " else f"{separator}\r\n"
+    return not any(mark in text for mark in marks) and (separator != " " or all(cells))
 
 
 def _join_rows(s: int, table: list[list], separator: str, docstart: str | None) -> str:
@@ -624,7 +634,7 @@ def _join_rows(s: int, table: list[list], separator: str, docstart: str | None) 
             f"Token {columns[0].index(docstart)} of sequence {s} is {docstart!r}, which is read as "
             "the mark of a document; remove it, or write and read with docstart=None."
         )
-    lines = [separator.join(row) for row in zip(*columns)]
+    lines = list(map(separator.join, zip(*columns)))
     for t, line in enumerate(lines):
         if not line.strip(" \t"):
             raise ValueError(
