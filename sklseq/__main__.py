@@ -278,8 +278,7 @@ def _train(args: argparse.Namespace) -> None:
     model = _new_model(args, columns, templates, symbols)
     if templates is not None:
         _check_templates(args.templates, model[0])
-    for name in columns:
-        _warn_of_numbers(name, values[name])
+    _warn_of_numbers(values)
     n_labels = len(set().union(*y))
     _warn_of_labels(args.file, n_tokens, n_labels)
     if args.verbose:
@@ -389,11 +388,15 @@ def _report_features(args: argparse.Namespace, kind: str, extractor: Any) -> Non
     _say(args, f"Features: {features}.")
 
 
-def _warn_of_numbers(name: str, values: set[str]) -> None:
-    if len(values) > MOST_SYMBOLS and all(map(_is_number, values)):
+def _warn_of_numbers(values: dict[str, set[str]]) -> None:
+    """Warn of columns that hold measurements; ``values``: distinct cells of each column."""
+    many = {name: cells for name, cells in values.items() if len(cells) > MOST_SYMBOLS}
+    found = [name for name, cells in many.items() if all(map(_is_number, cells))]
+    if found:
+        others = f", and so do columns {', '.join(found[1:])}" if len(found) > 1 else ""
         warnings.warn(
-            f"Column {name} holds {len(values)} different numbers, and each is read as a word; for "
-            "measurements, train in Python with PerToken.",
+            f"Column {found[0]} holds {len(many[found[0]])} different numbers{others}; each is "
+            "read as a word: for measurements, train in Python with PerToken.",
             UserWarning,
             stacklevel=2,
         )
@@ -508,8 +511,8 @@ def _add_confidence(path: str, model: Any, X: list, predicted: list) -> None:
     if _is_segmenter(model):
         columns = _confidence_of_segments(model, X, found)
     else:
-        known = {str(label): k for k, label in enumerate(model.classes_)}
-        codes = ([known[str(label)] for label in labels] for labels in predicted)
+        known = {label: k for k, label in enumerate(model.classes_)}
+        codes = ([known[label] for label in labels] for labels in predicted)
         columns = [p[range(len(c)), c].tolist() for p, c in zip(found, codes)]
     for x, column in zip(X, columns):
         x["confidence"] = [f"{value:.4f}" for value in column]
@@ -519,7 +522,8 @@ def _confidence_of_segments(model: Any, X: list, found: list) -> list[list[float
     """Probability of the whole segment of each token; elsewhere that of no segment."""
     from sklseq.inspection import spans
 
-    outside = model.classes_.tolist().index("O") if "O" in model.classes_ else 0
+    classes, label = model.classes_.tolist(), model[-1].outside
+    outside = classes.index(label) if label in classes else 0
     columns = [p[:, outside].tolist() for p in found]
     for column, segments in zip(columns, spans(model, X)):
         for start, stop, _, probability in segments:
@@ -533,13 +537,9 @@ def _is_segmenter(model: Any) -> bool:
 
 def _labels_of(model: Any, X: list) -> list:
     """Return predicted labels; segments of a segmenter are written in IOB2."""
-    predicted = model.predict(X)
     if not _is_segmenter(model):
-        return predicted
-    from sklseq import segments_to_labels
-
-    lengths = [len(next(iter(x.values()))) for x in X]
-    return [segments_to_labels(found, n) for found, n in zip(predicted, lengths)]
+        return model.predict(X)
+    return model[-1].predict_labels(model[:-1].transform(X))
 
 
 class _Output:

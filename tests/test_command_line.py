@@ -197,9 +197,16 @@ def test_measurements_are_no_words(files, run):
     warnings.simplefilter("always")
     code, _, err = run("train -m m --columns x,w numbers")
     assert (code, err.count("\n")) == (0, 1)
-    assert "Column x holds 120 different numbers" in err
+    assert "Column x holds 120 different numbers; each is read as a word" in err
+    for x in X:
+        x["v"], x["u"] = x["x"], x["x"][::-1]
+    write_conll(files / "numbers", X, [["low", "high"] * 20] * 3)
+    code, _, err = run("train -m m numbers")
+    assert (code, err.count("\n")) == (0, 1)
+    assert "Column c0 holds 120 different numbers, and so do columns c2, c3; each" in err
     for x in X:
         x["x"][3] = "n/a"
+        del x["v"], x["u"]
     write_conll(files / "numbers", X, [["low", "high"] * 20] * 3)
     assert run("train -m m --columns x,w numbers") == (0, "", "")
 
@@ -319,6 +326,19 @@ def test_confidence_of_segments_is_that_of_the_whole_segment(run, files):
             expected[start:stop] = [f"{probability:.4f}"] * (stop - start)
         assert column == expected
     assert any(stop - start > 1 for one in spans(model, X) for start, stop, _, _ in one)
+
+
+def test_another_label_outside_segments_is_written_with_its_probability(run, files):
+    X = [{"w": ["in", "New", "York"]}, {"w": ["Rome", "calls"]}, {"w": ["so", "it", "is"]}]
+    y = [["other", "B-city", "I-city"], ["B-city", "other"], ["other"] * 3]
+    write_conll(files / "others", X, y)
+    train = "train -m others.model --tagger SemiCRFSegmenter --set outside=other others"
+    assert run(train)[0] == 0
+    model = pickle.loads((files / "others.model").read_bytes())
+    p = model.predict_proba([{"c0": X[2]["w"]}])[0][:, model.classes_.tolist().index("other")]
+    rows = [line.split() for line in run("tag -m others.model --confidence others")[1].splitlines()]
+    assert [row[-1] for row in rows if row] == [label for labels in y for label in labels]
+    assert [row[-3] for row in rows[-4:] if row] == [f"{value:.4f}" for value in p]
 
 
 def test_standard_input_is_named(run):

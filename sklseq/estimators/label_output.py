@@ -77,19 +77,24 @@ def chosen_labels(estimator: Any, codes: np.ndarray) -> Any:
 
 
 def cut_labels(
-    estimator: Any, codes: np.ndarray, offsets: np.ndarray, threads: Threads | None = None
+    estimator: Any,
+    codes: np.ndarray,
+    offsets: np.ndarray,
+    threads: Threads | None = None,
+    labels: np.ndarray | None = None,
 ) -> Any:
     """Return labels of each sequence, from the codes of all rows.
 
-    ``threads``: those that work together on a single long sequence.
+    ``threads``: those that work together on a single long sequence. ``labels``: of the codes; by
+    default the classes of the estimator.
     """
+    labels = estimator.classes_ if labels is None else labels
     if gives_lists(estimator):
         codes, offsets = codes.astype(np.intc, copy=False), offsets.astype(np.int64, copy=False)
-        classes = estimator.classes_.tolist()
         if threads is not None:
-            return LabelLists([label_list(classes, codes, threads)])
-        return LabelLists(label_lists(classes, codes, offsets))
-    return np.asarray(LabelLists(cut_rows(estimator.classes_.take(codes), offsets)))
+            return LabelLists([label_list(labels.tolist(), codes, threads)])
+        return LabelLists(label_lists(labels.tolist(), codes, offsets))
+    return np.asarray(LabelLists(cut_rows(labels.take(codes), offsets)))
 
 
 def best_labels(estimator: Any, rows: ScoredRows, decode: str = "path") -> Any:

@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from sklseq import CRFTagger, OnlineDecoder, SegmentPotentials, SemiCRFSegmenter, Sequences
 from sklseq._lib.threads import Threads
+from sklseq.data.segment_labels import segments_to_labels
 from sklseq.estimators.semicrf import segment_problem
 from sklseq.inference import segment_closure
 from sklseq.objectives.scores.score_map import ScoreMap, full_support
@@ -309,6 +310,30 @@ def test_without_outside():
     model = SemiCRFSegmenter(outside=None, l2=0.1).fit(X, y)
     for segments, n in zip(model.predict(X), X.lengths, strict=True):
         assert [t for i, j, _ in segments for t in range(i, j)] == list(range(n))
+
+
+@pytest.mark.parametrize("outside", ["O", "none", "", None])
+def test_labels_are_those_of_the_predicted_segments(outside):
+    X, y = problem(9)
+    if outside is None:
+        y = [[(t, t + 1, "ab"[t % 2]) for t in range(n)] for n in X.lengths.tolist()]
+    model = SemiCRFSegmenter(outside=outside, l2=0.1).fit(X, y)
+    other = "O" if outside is None else outside
+    expected = [
+        segments_to_labels(segments, n, outside=other).tolist()
+        for segments, n in zip(model.predict(X), X.lengths.tolist(), strict=True)
+    ]
+    assert model.predict_labels(X) == expected
+    arrays = model.set_output(predict="array").predict_labels(X)
+    assert [labels.tolist() for labels in arrays] == expected
+
+
+def test_a_label_of_segments_is_not_the_one_outside():
+    y = [[(1, 3, "x")], [(0, 1, "x")]]
+    X = [[["a"], ["b"], ["c"]], [["b"], ["a"]]]
+    model = SemiCRFSegmenter(outside="I-x").fit(X, y)
+    with pytest.raises(ValueError, match="outside='I-x' is also a label of segments of type 'x'"):
+        model.predict_labels(X)
 
 
 def test_model_selection_and_pickles(fitted):

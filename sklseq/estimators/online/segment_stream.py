@@ -54,9 +54,9 @@ def labels_in_time(
     ``held``: number of last steps that become known only at the end of the sequence.
     """
     X = potentials_of(segmenter, X)
-    steps, lengths = scores_of_steps(segmenter, X, max_span), X.lengths
-    answers = closures(_rule_of(segmenter, max_span, rule), steps, lengths, held)
-    return labels_of_rows(segmenter, lengths, answers)
+    steps = scores_of_steps(segmenter, X, max_span)
+    answers = closures(_rule_of(segmenter, max_span, rule), steps, X.lengths, held)
+    return labels_of_rows(segmenter, answers)
 
 
 class SegmentStream:

@@ -25,10 +25,11 @@ from sklseq.data.input_kinds import check_one_sequence
 from sklseq.data.labels import cut_rows, find_codes
 from sklseq.data.segment_labels import (
     Span,
+    iob2_codes,
+    iob2_names,
     labels_of_segments,
     read_queries,
     read_segments,
-    segments_to_labels,
     write_segments,
 )
 from sklseq.data.segment_potentials import SegmentPotentials, SequencePotentials
@@ -44,7 +45,7 @@ from sklseq.data.types import (
     ValidLike,
 )
 from sklseq.estimators.column_units import warn_columns
-from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
+from sklseq.estimators.label_output import LabelOutputMixin, as_chosen, cut_labels
 from sklseq.estimators.semicrf.segment_explanation import SegmentExplanation, segment_terms
 from sklseq.estimators.semicrf.segment_program import (
     asked_cells,
@@ -572,9 +573,10 @@ class SemiCRFSegmenter(
             After ``set_output(predict="array")`` an object array of arrays.
         """
         X = self._read(X)
-        outside = "O" if self._outside is None else self._outside
-        written = zip(self._written(self._segments(X)), X.lengths.tolist())
-        return as_chosen(self, (segments_to_labels(x, n, outside=outside) for x, n in written))
+        labels = iob2_names(self.classes_, self._outside)
+        rows = np.concatenate([np.zeros((0, 3), dtype=np.int64), *self._segments(X)])
+        steps = np.concatenate([[0], np.cumsum(X.lengths)])
+        return cut_labels(self, iob2_codes(rows), steps, labels=labels)
 
     @missing_if(_not_of_likelihood)
     def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:
@@ -830,15 +832,12 @@ class SemiCRFSegmenter(
         return float(span_f1(true, self.predict_labels(X), sample_weight=sample_weight))
 
 
-def labels_of_rows(
-    segmenter: SemiCRFSegmenter, lengths: np.ndarray, answers: Iterable
-) -> tuple[list, list]:
+def labels_of_rows(segmenter: SemiCRFSegmenter, answers: Iterable) -> tuple[list, list]:
     """Convert segments (start, stop, code) and their times to IOB2 labels and their times."""
     labels, times = [], []
-    outside = "O" if segmenter._outside is None else segmenter._outside
-    for n, (rows, certain) in zip(lengths.tolist(), answers):
-        segments = write_segments(rows, segmenter.classes_, segmenter._outside)
-        labels.append(segments_to_labels(segments, n, outside=outside))
+    names = iob2_names(segmenter.classes_, segmenter._outside)
+    for rows, certain in answers:
+        labels.append(names[iob2_codes(rows)])
         times.append(np.repeat(certain, rows[:, 1] - rows[:, 0]))
     return labels, times
 
