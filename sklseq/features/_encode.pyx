@@ -126,7 +126,7 @@ cdef inline object _named(object row, object name, Py_ssize_t s, Py_ssize_t t):
 
 cdef object _not_a_string(object token, Py_ssize_t s, Py_ssize_t t, object key):
     where = f", column number {key}," if isinstance(key, int) else f", column {key!r},"
-    remedy = "Convert it with str() or decode it"
+    remedy = "Decode it" if isinstance(token, bytes) else "Convert it with str()"
     if is_missing(token):
         remedy = "Fill it or drop the row"
     return ValueError(

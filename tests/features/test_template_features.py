@@ -505,7 +505,7 @@ def test_parameter_errors(parameters, message):
             r"strings; row 1 of sequence 0 is None \(NoneType\). Fill it or drop the row",
         ),
         ([["a", float("nan")]], r"is nan \(float\). Fill it or drop the row"),
-        ([["a", b"x"]], r"is b'x' \(bytes\). Convert it with str\(\) or decode it"),
+        ([["a", b"x"]], r"is b'x' \(bytes\). Decode it"),
         ([{"w": ["a", 1.0]}], "row 1 of sequence 0, column 'w', is 1.0"),
         ([{"w": ["a"]}, {"v": ["a"]}], r"Sequence 1 of X has no column 'w'; it has \['v'\]"),
         ([{"w": "abc"}], "Column 'w' of sequence 0 of X must be a list; got str"),
