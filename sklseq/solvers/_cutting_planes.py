@@ -3,7 +3,7 @@
 import numpy as np
 
 from sklseq._lib.tiny import TINY
-from sklseq.solvers._history import History
+from sklseq.solvers._history import History, _vectors
 
 PLANES = 10  # previous points that are used, in addition to the current one
 
@@ -57,10 +57,19 @@ def proved_excess(
     weights = best_mean(Q, heights + m / (2 * ratio) * np.diag(s_s))
     squares = weights @ g_g @ weights
     if scale is not None:
-        mean = v - (weights @ sums) @ history.pairs[y + slots]
-        squares = np.square(mean * scale, dtype=np.float64).sum()
+        squares = _scaled_square(history, y + slots, -(weights @ sums), v, scale)
     bound = weights @ heights - weights @ g_s @ weights - squares / (2 * m)
     return float(values[-1] - bound)
+
+
+def _scaled_square(
+    history: History, at: np.ndarray, c: np.ndarray, v: np.ndarray, scale: np.ndarray
+) -> float:
+    # ‖scale · (v + Σ_k c_k z_k)‖², where z_k are the vectors of pairs with numbers ``at``.
+    of_all, mean = np.zeros(len(history.pairs) + 1), np.empty_like(v)
+    of_all[at], of_all[-1] = c, 1
+    history.combine(of_all, v, mean)
+    return sum(history.in_spans(_vectors.scaled_square, mean, scale))
 
 
 def best_mean(Q: np.ndarray, c: np.ndarray) -> np.ndarray:

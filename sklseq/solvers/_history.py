@@ -55,6 +55,12 @@ class History:
         """out = w + t · p."""
         self.in_spans(_vectors.step_from, w, t, p, out)
 
+    def combine(self, c: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
+        """out = the combination of (s_1 … s_m, y_1 … y_m, v) with coefficients c."""
+        self.threads.map(
+            lambda span: _vectors.combine(self.pairs, c, v, self.used, out, *span), self.columns
+        )
+
     def in_spans(self, kernel: Callable, *args: Any) -> list:
         """``kernel(*args, first, last)`` of each thread's span of the weights."""
         return self.threads.map(lambda span: kernel(*args, *span), self.spans)
@@ -128,9 +134,7 @@ class History:
             _two_loops(c, pairs, gram, with_v)
         else:
             c[-1] = -1 / max(np.sqrt(with_v[-1]), TINY)
-        self.threads.map(
-            lambda span: _vectors.combine(self.pairs, c, v, self.used, out, *span), self.columns
-        )
+        self.combine(c, v, out)
         if self.metric is not None:
             out[self.metric.at] += c[by_metric] @ change
         return float(c[-1])

@@ -259,10 +259,11 @@ class Scaled:
     """An objective as a function of u = scale · w."""
 
     def __init__(self, objective, scale: np.ndarray):
-        self.objective, self.scale = objective, scale
+        self.objective, self.scale, self.w = objective, scale, np.empty_like(scale)
 
     def value_and_gradient(self, u: np.ndarray, gradient: np.ndarray) -> float:
         """Return the value at u; write the gradient in u into the second argument."""
-        value = self.objective.value_and_gradient(u / self.scale, gradient)
+        np.divide(u, self.scale, out=self.w)
+        value = self.objective.value_and_gradient(self.w, gradient)
         gradient /= self.scale
         return value

@@ -171,9 +171,9 @@ def combine(
             for k in range(b - a):
                 acc[k] = c * v[a + k]
             for r in range(2 * m):
-                if r % m >= used:
-                    continue
                 c = coefficients[r]
+                if r % m >= used or c == 0:
+                    continue
                 for k in range(b - a):
                     acc[k] += c * pairs[r, a + k]
             for k in range(b - a):

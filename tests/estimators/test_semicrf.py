@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 from scipy.special import logsumexp
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
@@ -17,6 +18,7 @@ from sklseq.estimators.semicrf import segment_problem
 from sklseq.inference import segment_closure
 from sklseq.objectives.scores.score_map import ScoreMap, full_support
 from sklseq.objectives.segment.segment_likelihood import (
+    POWER,
     GoldSegments,
     SegmentData,
     SegmentLogLikelihood,
@@ -119,6 +121,34 @@ def test_gradient_is_that_of_finite_differences(seed, observed, full):
     # Padding of w takes no part. Central differences of step 1e-5: error about 1e-8.
     used = scores.pack(scores.unpack(np.ones_like(w))) != 0
     assert_allclose(gradient[used], numerical_gradient(at, w)[used], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("units", [1.0, 1e200])
+def test_scale_of_the_solver_is_the_formula_for_each_feature(units):
+    X, y = problem(0, dense=False)
+    X.rows = X.rows @ sparse.diags_array(np.where(np.arange(X.shape[1]) == 2, units, 1.0))
+    weights = np.random.default_rng(0).random(len(X)) + 0.5
+    scores, f = likelihood_of(X, y, observed=False, weights=weights)
+    found, of_units = scores.unpack(f.solver_scale()), scores.scale(0.3)
+    of_units = scores.unpack(np.ones_like(scores.new_vector()) if units == 1 else of_units)
+    bounds, cells, largest = np.zeros(X.shape[1]), f.data.plan.cells, abs(X.rows).max(axis=0)
+    for s, (a, b) in enumerate(zip(cells[:-1], cells[1:])):
+        rows = f.data.rows.rows[a:b].toarray() / largest.toarray()
+        bounds += weights[s] * np.square(rows).sum(axis=0)
+    expected = (bounds + 0.6) ** POWER
+    for k in range(3):
+        assert_allclose(found.coef[:, k], of_units.coef[:, k] * expected, rtol=1e-12)
+    pairs = weights[f.data.gold.sequence].sum() / 3
+    assert_allclose(found.transition, (pairs + 0.6) ** POWER, rtol=1e-12)
+    assert_allclose(found.start, (weights.sum() + 0.6) ** POWER, rtol=1e-12)
+    assert_allclose(found.end, (weights.sum() + 0.6) ** POWER, rtol=1e-12)
+
+
+def test_scale_of_the_solver_of_a_weight_of_2_is_that_of_two_copies():
+    X, y = problem(1, dense=False)
+    once = likelihood_of(X, y, observed=False, weights=np.full(len(X), 2.0))[1].solver_scale()
+    twice = likelihood_of(X[[*range(len(X))] * 2], y + y, observed=False)[1].solver_scale()
+    assert_allclose(twice, once, rtol=1e-12)
 
 
 def test_value_is_that_of_enumeration():

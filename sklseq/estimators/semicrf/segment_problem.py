@@ -178,13 +178,15 @@ def descend(problem: SegmentProblem) -> SolverResult:
         convexity, stretches = 2 * problem.l2, problem.stretches
         if stretches is None:
             likelihood = SegmentLogLikelihood(scores, data, weights, segmenter.l2, threads, loss)
+            scale = likelihood.solver_scale()
         else:
             convexity, gap, args = 0.0, 0, (weights, segmenter.l2, threads)
             likelihood = PartialSegmentLogLikelihood(scores, data, stretches, *args)
+            scale = scores.scale(problem.l2)
         return lbfgs(
             likelihood, problem.start, l1=problem.l1, tol=float(segmenter.tol),
             max_iter=int(segmenter.max_iter), threads=threads, callback=problem.report,
-            scale=scores.scale(problem.l2), convexity=convexity, gap=gap,
+            scale=scale, convexity=convexity, gap=gap,
         )  # fmt: skip
 
 

@@ -25,6 +25,12 @@ from sklseq.objectives.scores.score_map import (
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 from sklseq.objectives.segment.segment_starts import pairs_of_starts, rows_of_starts
 
+# Power of bounds of second derivatives that is the scale of weights in L-BFGS. (Four corpora, l2 =
+# 0.1: 0.72 to 1.19 times the iterations without a scale, as many or fewer except for addresses.
+# With 0.1 as many as with 1/8; with 0.16 to 0.18 a few more; with 1/4 about as many as without, and
+# with 1/2, the scale of equal bounds, up to three times as many.)
+POWER = 1 / 8
+
 
 class GoldSegments(NamedTuple):
     """The true segments of a set of sequences: they cover every step.
@@ -287,6 +293,29 @@ class SegmentLogLikelihood:
             true_score += float((counts * np.where(counts > 0, score, 0)).sum())
         true_score += self._store_triples(w, gradient, chain.rows)
         return self._add_ridge(w, gradient, squares) - true_score + float(self.weights @ self.log_z)
+
+    def solver_scale(self) -> np.ndarray:
+        """Factors of w with which L-BFGS takes fewer iterations.
+
+        If h is the sum of the squares of a feature of cells, relative to its largest magnitude u,
+        the second derivative is at most about u² · (h + 2 · l2). The factor is
+        u · (h + 2 · l2)^``POWER``, where u is that of :meth:`ScoreMap.scale`. For weights of
+        transitions, h is the number of true segments divided by the number of labels.
+        """
+        scores, data, L = self.scores, self.data, self.scores.n_labels
+        rows, units = data.rows.rows, scores.scale(self.l2)
+        values = rows.data
+        if data.largest is not None:
+            values = values / np.where(data.largest > 0, data.largest, 1)[rows.indices]
+        counts = np.repeat(self.cell_weights, np.diff(rows.indptr)) * values**2
+        h = np.bincount(rows.indices, counts, minlength=rows.shape[1])
+        pairs = self.weights[data.gold.sequence].sum() / L
+        chain = np.full((L, L), pairs), *np.full((2, L), self.weights.sum())
+        packed = ScoreMap.pack(scores, Weights(np.repeat(h[:, None], L, axis=1), *chain))
+        scores.triples(packed)[:] = pairs
+        packed += 2 * self.l2
+        packed[packed == 0] = 1  # padding, and features without a value
+        return packed**POWER if units is None else units * packed**POWER
 
     def _observed_triples(self, step_weights: np.ndarray) -> np.ndarray:
         features, pairs = self.scores.features, self.data.pairs
