@@ -34,6 +34,10 @@ def trained(X, y, weights=None, **parameters):
     return model, part, part.solve().w
 
 
+def scores_without(model, part, w):
+    return left_out._left_out_scores(model, part, w, left_out.distinct_sequences(part))
+
+
 def left_out_by_sequence(part, w, marginals, ridge):
     """Changes of the scores of cells, sequence by sequence with dense rows."""
     rows, plan, label = part.data.rows.rows.toarray(), part.data.plan, part.data.label
@@ -64,9 +68,32 @@ def test_changes_are_those_of_the_formula_one_sequence_at_a_time(loss):
     chain = left_out._chain(part, w, X)
     marginals = segment_sums(plan, psi + margin, chain)[2]
     expected = psi[:, :L] + left_out_by_sequence(part, w, marginals, 2 * 0.3)
-    found = left_out._left_out_scores(model, part, w)[:, :L]
+    found = scores_without(model, part, w)[:, :L]
     assert abs(found - psi[:, :L]).max() > 0.1
     assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["log", "softmax-margin"])
+@pytest.mark.parametrize("columns", [None, [0, 1]])
+def test_a_sequence_of_weight_2_is_that_sequence_twice(data, loss, columns):
+    X, y, _, _ = data
+    twice = [0, *range(len(y)), 3, 29]
+    weights = np.ones(len(y))
+    weights[[0, 3, 29]] = 2
+    parameters = {"loss": loss, "transition_features": columns, "calibrate": "loo", "tol": 1e-10}
+    once = SemiCRFSegmenter(**parameters).fit(X, y, weights)
+    copies = SemiCRFSegmenter(**parameters).fit(X[twice], [y[s] for s in twice])
+    # The objective is minimised to 1e-10, so weights to about 1e-5.
+    assert_allclose(copies.temperature_, once.temperature_, rtol=1e-4)
+    assert_allclose(copies.coef_, once.coef_, rtol=1e-3, atol=1e-4)
+
+
+def test_equal_features_with_other_segments_are_distinct():
+    X, y = problem(4, n_sequences=6)
+    part = trained(X[[0, 1, 0, 1]], [y[0], y[1], y[0], [(0, 1, "b")]], [1.0, 2.0, 0.5, 1.0])[1]
+    found = left_out.distinct_sequences(part)
+    assert found.sequence.tolist() == [0, 1, 3]
+    assert found.weights.tolist() == [1.5, 2.0, 1.0]
 
 
 def test_features_of_one_sequence_only_lose_their_weights():
@@ -74,7 +101,7 @@ def test_features_of_one_sequence_only_lose_their_weights():
     own = sparse.block_diag([X[[s]].rows for s in range(10)], format="csr")
     alone = SegmentPotentials(X.lengths, X.offsets, X.kind, X.start, X.stop, own)
     model, part, w = trained(alone, y, l2=0.3, tol=1e-12)
-    psi = left_out._left_out_scores(model, part, w)[:, : part.scores.n_labels]
+    psi = scores_without(model, part, w)[:, : part.scores.n_labels]
     assert_allclose(psi, 0, atol=1e-4)
 
 
@@ -82,7 +109,7 @@ def test_absent_weights_stay_0():
     X, y = problem(3, n_sequences=10, dense=False)
     model, part, w = trained(X, y, l1=50.0)
     assert not w[: part.scores.n_state].any()
-    assert_allclose(left_out._left_out_scores(model, part, w), 0, atol=0)
+    assert_allclose(scores_without(model, part, w), 0, atol=0)
 
 
 @pytest.mark.parametrize(

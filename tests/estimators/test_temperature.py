@@ -63,7 +63,7 @@ def test_weights_are_divided_by_the_temperature_of_least_log_loss(data, loss):
                 proba, right = told(part, X[[s]], [y[s]])
                 parts.append([proba, right, np.full(len(proba), weights[s])])
         proba, right, weight = np.concatenate(parts, axis=1)
-        n_right, n_wrong = right.sum(), (1 - right).sum()
+        n_right, n_wrong = weight @ right, weight @ (1 - right)
         target = np.where(right == 1, 1 - 1 / (n_right + 2), 1 / (n_wrong + 2))
         return -weight @ (target * np.log(proba) + (1 - target) * np.log1p(-proba))
 

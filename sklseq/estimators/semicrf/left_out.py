@@ -1,6 +1,6 @@
 """Temperature of a segmenter without further fits: each sequence is left out approximately."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,21 @@ COARSE = 0.2
 ENOUGH = 1000
 
 
+class Distinct(NamedTuple):
+    """Training sequences without those that repeat another one.
+
+    Attributes
+    ----------
+    sequence : ndarray of int, rising
+        Number of the first of equal sequences.
+    weights : ndarray
+        Sum of the weights of equal sequences.
+    """
+
+    sequence: np.ndarray
+    weights: np.ndarray
+
+
 def temperature_of_left_out(segmenter: Any, problem: Any, w: np.ndarray) -> float:
     """Return the best temperature of models without one sequence, for the sequence left out.
 
@@ -41,19 +56,45 @@ def temperature_of_left_out(segmenter: Any, problem: Any, w: np.ndarray) -> floa
     with diagonal matrices h_r in place of the Hessians of ℓ_r: the larger one of the variances of
     features if the cells c of r were independent, Σ_c x_c² μ_c (1 - μ_c), and the squares of
     ∇ℓ_r, whose expectation is their true variance. Weights of features that only s has become 0.
-    Only the scores of cells of s are computed from w_s; transitions stay as they are. Costs two to
-    three evaluations of f, and three or more of probabilities.
+    Only the scores of cells of s are computed from w_s; transitions stay as they are. Equal
+    sequences are left out together, so that two copies are one sequence of twice the weight. Costs
+    two to three evaluations of f, and three or more of probabilities.
     """
-    chosen = _chosen(problem)
-    psi = _left_out_scores(segmenter, problem, w)
-    chain = _chain(problem, w, problem.source.potentials[chosen])
+    distinct = distinct_sequences(problem)
+    psi = _left_out_scores(segmenter, problem, w, distinct)
+    chosen = Distinct(*(column[_regular(problem, distinct.sequence)] for column in distinct))
+    chain = _chain(problem, w, problem.source.potentials[chosen.sequence])
     return best_temperature([_held_out(segmenter, problem, psi, chain, chosen)], COARSE)
 
 
-def _chosen(problem: Any) -> np.ndarray:
-    # Sequences at regular distances, with about ENOUGH segments.
-    segments, n = problem.source.segments, problem.data.plan.n_sequences
-    n_true = int((segments.label != problem.segmenter.outside).sum())
+def distinct_sequences(problem: Any) -> Distinct:
+    """Return the sequences without copies; equal ones have equal features and true segments."""
+    data, source, first = problem.data, problem.source, {}
+    plan, rows = data.plan, data.rows.rows
+    cuts = np.searchsorted(source.segments.sequence, np.arange(plan.n_sequences + 1))
+    true = [*source.segments[1:3], source.codes]
+    starts = [] if data.starts is None else [(data.starts.rows, plan.steps)]
+    group = np.empty(plan.n_sequences, dtype=int)
+    for s in range(plan.n_sequences):
+        cells = slice(*plan.cells[[s, s + 1]])
+        parts = [column[cells] for column in (plan.kind, plan.start, plan.stop)]
+        parts += [column[cuts[s] : cuts[s + 1]] for column in true]
+        for matrix, bounds in [(rows, plan.cells), *starts]:
+            a, b = bounds[[s, s + 1]]
+            ends = matrix.indptr[a : b + 1]
+            entries = slice(ends[0], ends[-1])
+            parts += [ends - ends[0], matrix.indices[entries], matrix.data[entries]]
+        group[s] = first.setdefault(tuple(part.tobytes() for part in parts), s)
+    sequence = np.unique(group)
+    weights = np.bincount(group, source.weights, minlength=plan.n_sequences)
+    return Distinct(sequence, weights[sequence])
+
+
+def _regular(problem: Any, sequence: np.ndarray) -> np.ndarray:
+    # Places in ``sequence`` at regular distances, of sequences with about ENOUGH segments.
+    segments, n = problem.source.segments, len(sequence)
+    kept = np.isin(segments.sequence, sequence)
+    n_true = int((kept & (segments.label != problem.segmenter.outside)).sum())
     n_chosen = max(1, min(n, n * ENOUGH // max(n_true, 1)))
     return np.linspace(0, n - 1, n_chosen).astype(int)
 
@@ -66,8 +107,8 @@ def _chain(problem: Any, w: np.ndarray, X: Any) -> SegmentTransitions:
     return SegmentTransitions(*weights, rows=rows)
 
 
-def _left_out_scores(segmenter: Any, problem: Any, w: np.ndarray) -> np.ndarray:
-    # Padded scores of cells by the weights without their sequence.
+def _left_out_scores(segmenter: Any, problem: Any, w: np.ndarray, distinct: Distinct) -> np.ndarray:
+    # Padded scores of cells by the weights without their sequence; cells of copies have no change.
     data, scores, plan = problem.data, problem.scores, problem.data.plan
     psi, margin = np.empty((plan.n_cells, plan.width)), 0
     scores.design.scores(scores.design.weights(scores.state(w)), 0, plan.n_cells, psi)
@@ -75,24 +116,29 @@ def _left_out_scores(segmenter: Any, problem: Any, w: np.ndarray) -> np.ndarray:
         margin = token_loss(data, scores.n_labels)
     chain = _chain(problem, w, problem.source.potentials)
     marginals = segment_sums(plan, psi + margin, chain, segmenter.n_jobs)[2]
-    sequence = np.repeat(np.arange(plan.n_sequences, dtype=np.int32), np.diff(plan.cells))
-    of_cell = problem.source.weights[sequence][:, None]
-    residual, active = of_cell * marginals, np.flatnonzero(data.label >= 0)
+    cells = _spans_of(plan, distinct.sequence)[1]
+    marginals, label = marginals[cells], data.label[cells]
+    sizes = np.diff(plan.cells)[distinct.sequence]
+    sequence = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    of_cell = distinct.weights[sequence][:, None]
+    residual, active = of_cell * marginals, np.flatnonzero(label >= 0)
     variance = residual * (1 - marginals)
-    residual[active, data.label[active]] -= of_cell[active, 0]
+    residual[active, label[active]] -= of_cell[active, 0]
     # Weights that are not trained, or 0 by the L1 penalty, stay as they are.
     trained = ScoreMap.unpack(scores, (w != 0).astype(w.dtype)).coef
-    columns = data.rows.rows.tocsc()
+    columns, changed = data.rows.rows[cells].tocsc(), psi[cells]
     add_changes(
         columns.indptr.astype(np.int64), columns.indices.astype(np.int64), columns.data, sequence,
-        problem.source.weights, residual, variance, np.ascontiguousarray(trained),
-        2 * problem.l2, REDUNDANCY, psi,
+        distinct.weights, residual, variance, np.ascontiguousarray(trained),
+        2 * problem.l2, REDUNDANCY, changed,
     )  # fmt: skip
+    psi[cells] = changed
     return psi
 
 
-def _held_out(segmenter: Any, problem: Any, psi: np.ndarray, chain, chosen) -> HeldOut:
-    # Segments of the best segmentations of the sequences ``chosen``.
+def _held_out(segmenter: Any, problem: Any, psi: np.ndarray, chain, distinct: Distinct) -> HeldOut:
+    # Segments of the best segmentations of distinct sequences.
+    chosen, weights = distinct
     plan, classes = problem.data.plan, problem.classes
     spans, cells = _spans_of(plan, chosen)
     psi, some = psi[cells], plan
@@ -109,7 +155,7 @@ def _held_out(segmenter: Any, problem: Any, psi: np.ndarray, chain, chosen) -> H
     return HeldOut(
         plan, plan.cell_scores(scores), chain, segmenter.n_jobs,
         asked_cells(plan, some.cells, asked[0]), asked[3], right,
-        problem.source.weights[chosen][asked[0]],
+        weights[asked[0]],
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from sklseq._lib.estimator import (
     fitted_parameter,
     set_fitted,
 )
+from sklseq._lib.ragged import offsets_of
 from sklseq._lib.threads import check_n_jobs
 from sklseq.data.input_kinds import check_one_sequence
 from sklseq.data.labels import cut_rows, find_codes
@@ -173,13 +174,13 @@ class SemiCRFSegmenter(
     calibrate : int, "loo" or None, default=None
         Calibration of probabilities: weights are divided by the temperature, between exp(-8) and
         exp(8), that minimises the log loss of the segments predicted for left-out sequences (Guo et
-        al. 2017). This changes no prediction. "loo" leaves out one sequence at a time, without
-        further fits: the weights without it are those of a Newton step with a diagonal Hessian. It
-        mostly takes a tenth to a fifth of the time of ``fit`` alone, and needs ``l2 > 0``. A number
-        is that of folds; the fit of a fold starts from the weights of all sequences, so that two
-        folds take about as long again as ``fit`` alone, and five about twice as long. Not for the
-        hinge loss. Sequences are shuffled into folds in an order that does not depend on
-        ``random_state``. None if a callback stops training.
+        al. 2017). This changes no prediction. "loo" leaves out one sequence at a time (equal ones
+        together), without further fits: the weights without it are those of a Newton step with a
+        diagonal Hessian. It mostly takes a tenth to a fifth of the time of ``fit`` alone, and needs
+        ``l2 > 0``. A number is that of folds; the fit of a fold starts from the weights of all
+        sequences, so that two folds take about as long again as ``fit`` alone, and five about twice
+        as long. Not for the hinge loss. Sequences are shuffled into folds in an order that does not
+        depend on ``random_state``. None if a callback stops training.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one. Weights that its
         constraints forbade start at 0. Not for the hinge loss.
@@ -575,7 +576,7 @@ class SemiCRFSegmenter(
         X = self._read(X)
         labels = iob2_names(self.classes_, self._outside)
         rows = np.concatenate([np.zeros((0, 3), dtype=np.int64), *self._segments(X)])
-        steps = np.concatenate([[0], np.cumsum(X.lengths)])
+        steps = offsets_of(X.lengths)
         return cut_labels(self, iob2_codes(rows), steps, labels=labels)
 
     @missing_if(_not_of_likelihood)

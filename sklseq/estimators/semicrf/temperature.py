@@ -74,13 +74,13 @@ def best_temperature(parts: list[HeldOut], accuracy: float = ACCURACY) -> float:
     """Return the T that minimises the log loss of the probabilities of held-out segments.
 
     With p_k(T) the probability of predicted segment k if its model's weights are divided by T, and
-    t_k = 1 - 1 / (n₊ + 2) if it is right, 1 / (n₋ + 2) if it is wrong (n₊ right and n₋ wrong ones;
-    Platt 1999),
+    t_k = 1 - 1 / (n₊ + 2) if it is right, 1 / (n₋ + 2) if it is wrong (n₊ and n₋ are the weights of
+    right and of wrong ones; Platt 1999),
 
-        T = argmin -Σ_k t_k log p_k(T) + (1 - t_k) log(1 - p_k(T)).
+        T = argmin -Σ_k weight_k · (t_k log p_k(T) + (1 - t_k) log(1 - p_k(T))).
     """
-    n_right = sum(int(part.right.sum()) for part in parts)
-    n_wrong = sum(len(part.right) for part in parts) - n_right
+    n_right = sum(float(part.weights[part.right].sum()) for part in parts)
+    n_wrong = sum(float(part.weights[~part.right].sum()) for part in parts)
     if n_right + n_wrong == 0:
         return 1.0
     smoothed = 1 - 1 / (n_right + 2), 1 / (n_wrong + 2)
