@@ -32,7 +32,13 @@ from sklseq.objectives.margin.hinge import (
     padded,
 )
 from sklseq.objectives.margin.smoothed import SmoothedHinge
-from sklseq.objectives.scores.score_map import ScoreMap, Support, full_support, state_rows
+from sklseq.objectives.scores.score_map import (
+    ScoreMap,
+    Support,
+    TriangularScoreMap,
+    full_support,
+    state_rows,
+)
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 from sklseq.solvers import SolverResult, bcfw, perceptron, smoothing, working_set
 
@@ -175,8 +181,9 @@ class MarginProblem:
 
     def _smoothed(self, loss: PathLoss, allowed: Constraints) -> SmoothedHinge:
         tagger, source, L = self.tagger, self.source, len(self.source.classes)
-        X = source.X if tagger.kernel == "linear" else self._kernel_rows()
-        scores = ScoreMap(X, L, self.support, allowed, np.dtype(np.float64))
+        is_linear = tagger.kernel == "linear"
+        X, kind = (source.X, ScoreMap) if is_linear else (self._kernel_rows(), TriangularScoreMap)
+        scores = kind(X, L, self.support, allowed, np.dtype(np.float64))
         return SmoothedHinge(
             scores, source.codes, X.offsets, source.weights, float(tagger.C), loss.cost,
             float(tagger.transition_scale), tagger.slack == "l2", self.threads,

@@ -22,6 +22,7 @@ position in w of the weight of a (feature, label) pair. All designs have the sam
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import copy
 
 import numpy as np
@@ -36,6 +37,9 @@ _linear = load_kernel("sklseq.objectives.scores._linear")
 
 # Features that occur more often than this are scattered, the others gathered: see _linear.pyx.
 FREQUENT_COUNT = 8
+# Rows of a triangular matrix that are multiplied at once. The zeros in a square of this size at the
+# diagonal are multiplied too.
+STRIP = 128
 
 
 def values_unless_ones(rows: sparse.csr_matrix, dtype: np.dtype) -> np.ndarray:
@@ -174,6 +178,26 @@ class DenseRows(DenseScores):
 
     def pack(self, rows: np.ndarray) -> np.ndarray:
         return rows.reshape(-1)[self.at]
+
+
+class TriangularRows(DenseRows):
+    """Design for a lower triangular matrix; most of its zeros are not multiplied."""
+
+    def scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
+        """out = X[first:last] @ W."""
+        for a, b in strips(first, last):
+            np.matmul(self.rows[a:b, :b], W[:b], out=out[a - first : b - first])
+
+    def collect(self, residual: np.ndarray, first: int, buffer: np.ndarray) -> None:
+        for a, b in strips(first, first + len(residual)):
+            # In this order, BLAS is faster than for rowsᵀ · residual, as in `add_product`.
+            buffer[:b] += np.dot(residual[a - first : b - first].T, self.rows[a:b, :b]).T
+
+
+def strips(first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Cut rows into strips of STRIP."""
+    for a in range(first, last, STRIP):
+        yield a, min(a + STRIP, last)
 
 
 class SparseRows:

@@ -22,7 +22,13 @@ from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import Sequences, row_positions
 from sklseq.inference.chain.linear_chain import Transitions, _chain
 from sklseq.inference.chain.sparse_transitions import PairLists, find_pairs
-from sklseq.objectives.scores.design import DenseRows, PlainRows, SparseRows, _linear
+from sklseq.objectives.scores.design import (
+    DenseRows,
+    PlainRows,
+    SparseRows,
+    TriangularRows,
+    _linear,
+)
 from sklseq.objectives.scores.observed import ObservedRows
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 
@@ -524,3 +530,10 @@ class ScoreMap:
         if self.features is not None and of_triples is not None:
             w[d:] = self.features.pack(of_triples)
         return w
+
+
+class TriangularScoreMap(ScoreMap):
+    """The map of a lower triangular matrix of rows, of which every pair has a weight."""
+
+    def _arrange(self, X, pairs, counts, threads) -> TriangularRows:
+        return TriangularRows(X, pairs, self.n_labels, self.width, self.dtype)
