@@ -125,3 +125,19 @@ def test_online_labels_of_a_row_with_a_constant(power, strategy):
     emission[7, 1] = 10.0**power
     best = decode_online(emission, transition, strategy="closure").labels
     assert_array_equal(best, viterbi(emission, transition)[0])
+
+
+@pytest.mark.parametrize("power", [17, 22, 100, 290])
+def test_pairs_of_large_scores_anywhere_are_probabilities(power):
+    """Scores whose constants cannot be taken out: pair marginals add up to those of labels."""
+    for seed in range(100):
+        rng = np.random.default_rng([seed, power])
+        T, L = rng.integers(2, 6), rng.integers(2, 4)
+        given = [rng.normal(size=shape) for shape in ((T, L), (T, L, L)[seed % 2 :], L, L)]
+        for x in given:
+            x[rng.random(x.shape) < 0.25] *= 10.0**power
+        emission, transition, start, end = given
+        answer = forward_backward(emission, transition, start=start, end=end)
+        assert_allclose(answer.marginals.sum(axis=1), 1, atol=1e-10)
+        assert_allclose(answer.pairwise.sum(), T - 1, atol=1e-10)
+        assert_allclose(answer.pairwise.sum(axis=1), answer.marginals[:-1].sum(axis=0), atol=1e-10)

@@ -393,13 +393,14 @@ cdef void log_backward(
     # mu_t(j)    is proportional to exp(log alpha_t(j) + log beta_t(j))
     # xi_t(i, j) is proportional to exp(log alpha_{t-1}(i) + log beta_{t-1}(i))
     #     * exp(psi(i, j) + psi_t(j) + log beta_t(j) - log beta_{t-1}(i))
-    # Each row is normalised by its own sum, not by log Z: rounding errors of large scores before
-    # and after a row are common to all its labels, and cancel.
+    # Each row, and each row of xi, is normalised by its own sum, not by log Z: rounding errors of
+    # large scores before and after a row are common to all its labels, and cancel.
     cdef Py_ssize_t t, i, j, p
     cdef double mu
     cdef const real* score
     cdef double* log_beta = scratch + L
     cdef double* ahead = scratch + 2 * L      # psi_t(j) + log beta_t(j)
+    cdef double* steps = scratch + 3 * L      # (L, L)  log p(y_t = j | y_{t-1} = i, rows from t)
     for j in range(L):
         log_beta[j] = 0
     for t in range(T - 1, -1, -1):
@@ -414,8 +415,8 @@ cdef void log_backward(
         score = matrix_at(psi, scores, t)
         for i in range(L):
             for j in range(L):
-                scratch[j] = score[i * width + j] + ahead[j]
-            log_beta[i] = log_sum_exp(scratch, L)
+                steps[i * L + j] = score[i * width + j] + ahead[j]
+            log_beta[i] = log_normalise(steps + i * L, L)
         for i in range(L):
             scratch[i] = log_alpha[(t - 1) * L + i] + log_beta[i]
         log_normalise(scratch, L)
@@ -424,16 +425,14 @@ cdef void log_backward(
             if mu == 0:
                 continue
             for j in range(L):
-                pairwise[i * width + j] += mu * exp(score[i * width + j] + ahead[j] - log_beta[i])
+                pairwise[i * width + j] += mu * exp(steps[i * L + j])
         if scores.expected == NULL:
             continue
         for p in range(scores.start[scores.now], scores.start[scores.now + 1]):
             i, j = scores.i[p], scores.j[p]
             mu = weight * exp(scratch[i])
             if mu != 0:
-                scores.expected[p] += mu * exp(
-                    score[i * width + j] + ahead[j] - log_beta[i]
-                )
+                scores.expected[p] += mu * exp(steps[i * L + j])
 
 
 def forward_backward_log(
@@ -447,7 +446,7 @@ def forward_backward_log(
     """Log-domain forward-backward of one sequence; returns log Z, -inf if no path is allowed."""
     cdef Py_ssize_t T = psi.shape[0], L = log_alpha.shape[1], width = psi.shape[1]
     cdef RowMatrices scores = row_matrices(rows, score, False)
-    cdef double* scratch = <double*> malloc(3 * L * sizeof(double))
+    cdef double* scratch = <double*> malloc((3 + L) * L * sizeof(double))
     cdef double log_z
     if scratch == NULL:
         raise MemoryError()
