@@ -127,9 +127,9 @@ def lbfgs(
 
     Notes
     -----
-    Memory: four vectors besides ``w`` and ten pairs of vectors (60 up to 4096 weights), in float32
-    if they are long. From 2²⁰ weights on, pairs have entries for a sixteenth of the weights or more
-    (``_reduced_history.py``). ``l1`` and ``scale`` need a few more vectors.
+    Memory: four vectors besides ``w`` and 20 pairs of vectors (60 up to 4096 weights, ten above
+    2¹⁹), in float32 if they are long. From 2²⁰ weights on, pairs have entries for a sixteenth of
+    the weights or more (``_reduced_history.py``). ``l1`` and ``scale`` need a few more vectors.
     """
     threads = threads or Threads(1)
     if scale is not None:

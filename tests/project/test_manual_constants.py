@@ -82,7 +82,7 @@ def n_templates():
     return sum("[" in t for t in features.fit([{"w": ["a"], "pos": ["b"]}]).templates_)
 
 
-WORDS = {"eighth": 1 / 8, "third": 1 / 3, "three": 3, "four": 4}
+WORDS = {"eighth": 1 / 8, "quarter": 1 / 4, "third": 1 / 3, "three": 3, "four": 4}
 TABLE = [
     ("maths", r"varepsilon = (10\^\{-\d+\})` in\s+double precision \(:math:`(10\^\{-\d+\})` in single",
      lambda: constant("inference.kernels._chain", "MIX").values()),
@@ -104,6 +104,8 @@ TABLE = [
     ("crf", r"(\d+) passes of stochastic steps, sequence by sequence", lambda: [constant("estimators.crf.crf_problem", "PASSES")]),
     ("crf", r"For ([\d,]+) sparse rows or more, ``\"auto\"`` takes ``\"adagrad\"``, or ``\"dual\"`` if ``l2`` is at least an (eighth)",
      lambda: [constant("estimators.crf.crf_problem", "MANY_ROWS"), constant("estimators.crf.crf_problem", "STRONG_L2")]),
+    ("crf", r"From ([\d,]+) to 10,000 sparse rows, it takes ``\"dual\"`` if ``l2`` is at least a (quarter)",
+     lambda: [constant("estimators.crf.crf_problem", "SOME_ROWS"), constant("estimators.crf.crf_problem", "STRONGER_L2")]),
     ("crf", r"Below some (\d+) labels, or where more than a (third) of the pairs",
      lambda: listed_from("sums")),
     ("crf", r"more than (four) times scikit-learn's\s+``working_memory``", lambda: [constant("estimators.crf.crf_problem", "DUAL_SHARE")]),

@@ -12,7 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklseq import CRFTagger, CRFTaggerCV, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.datasets import make_contacts
-from sklseq.estimators.crf.crf_problem import CRFProblem
+from sklseq.estimators.crf.crf_problem import CRFProblem, choose_solver
+from sklseq.estimators.sources.source import RowSource
 from sklseq.features import TokenFeatures, WindowFeatures
 from sklseq.solvers import lbfgs
 from sklseq.solvers._cutting_planes import best_mean, proved_excess
@@ -137,7 +138,8 @@ def test_models_along_a_path_are_within_tol_after_few_iterations(
 @pytest.fixture
 def few_are_many(monkeypatch):
     """The choice of "auto" as for data of 10,000 rows."""
-    monkeypatch.setattr("sklseq.estimators.crf.crf_problem.MANY_ROWS", 500)
+    for name in ("SOME_ROWS", "MANY_ROWS"):
+        monkeypatch.setattr(f"sklseq.estimators.crf.crf_problem.{name}", 500)
 
 
 @pytest.mark.parametrize("l1", [0.0, 0.1])
@@ -167,6 +169,49 @@ def test_the_default_run_is_within_tol_or_warns(l1, few_are_many):
     assert len(ran) >= 2
 
 
+def make_lasting(seed, n=40, n_rows=300, n_labels=6, lasts=40, n_words=2000):
+    """Long sequences whose labels last for about 40 rows; a third of the words depend on them."""
+    rng = np.random.default_rng(seed)
+    y = [
+        np.repeat(rng.integers(n_labels, size=n_rows), rng.geometric(1 / lasts, size=n_rows))
+        for _ in range(n)
+    ]
+    y = [labels[:n_rows] for labels in y]
+    codes = np.concatenate(y)
+    w = rng.zipf(1.3, size=len(codes)) % n_words
+    w = (w + np.where(rng.random(len(codes)) < 0.3, 37 * codes, 0)) % n_words
+    around = w, n_words + np.roll(w, 1), 2 * n_words + np.roll(w, -1)
+    columns = np.stack([*around, 3 * n_words + w % 50, np.full_like(w, 3 * n_words + 50)], axis=1)
+    entries = np.ones(columns.size), columns.ravel(), np.arange(0, columns.size + 1, 5)
+    rows = sparse.csr_array(entries, shape=(len(codes), 3 * n_words + 51))
+    return Sequences(rows, np.arange(0, n * n_rows + 1, n_rows)), y
+
+
+def test_long_sequences_whose_labels_last_are_within_tol():
+    # 13.6 % above the minimum, without a warning, by AdaGrad's scale to the power 2 / 3 and blocks
+    # of second derivatives that neglect covariances between rows.
+    X, y = make_lasting(0)
+    best = CRFTagger(solver="lbfgs", l1=0.1, tol=1e-4, max_iter=2000).fit(X, y)
+    model = CRFTagger(l1=0.1).fit(X, y)
+    assert model.solver_ == "adagrad+lbfgs"
+    assert model.objective_ <= best.objective_ * (1 + model.tol)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "lasts", "lasting", "solver"),
+    [(300, 40, True, "lbfgs"), (300, 2, False, "lbfgs"), (30, 40, False, "dual")],
+)
+def test_auto_takes_the_dual_for_short_sequences_and_strong_penalties(
+    n_rows, lasts, lasting, solver
+):
+    X, y = make_lasting(0, n=1500 // n_rows, n_rows=n_rows, lasts=lasts)
+    source = RowSource(X, np.concatenate(y).astype(np.int32), np.arange(6))
+    assert source.has_lasting_labels == lasting
+    # A row has five features, and the limit is a quarter of them.
+    assert choose_solver(CRFTagger(l2=1.25), source)[0] == solver
+    assert choose_solver(CRFTagger(l2=1.24), source)[0] == "lbfgs"
+
+
 def test_few_long_documents_take_few_iterations():
     # 225 where the scale of transitions after "adagrad" has no limit.
     X, y = make_contacts(20, random_state=0)
@@ -190,7 +235,7 @@ def test_the_choice_of_the_solver_is_printed(capsys):
     X, y = make_text(0)
     model = CRFTagger(verbose=1).fit(X, y)
     printed = capsys.readouterr().out.splitlines()
-    assert "[CRFTagger] solver 'lbfgs': rows are dense, or fewer than 10000" in printed
+    assert "[CRFTagger] solver 'lbfgs': rows are dense, or fewer than 1000" in printed
     assert float(printed[-1].split()[-1]) == pytest.approx(model.objective_, rel=1e-9)
     assert model.solver_ == "lbfgs"
     assert CRFTagger(solver="owlqn", l1=0.1).fit(X, y).solver_ == "lbfgs"

@@ -48,15 +48,24 @@ PASSES, PASSES_BEFORE_BLOCKS = 10, 7
 # square of the length, but their curvature grows with the length. (Iterations of four fits to
 # sequences of 1,000 rows with labels that last: 236; with 1.5 267, with 24 307, without limit 308.)
 CHAIN_SCALE = 6
+# AdaGrad's metric to the power POWER is the scale of weights in L-BFGS. (On thirds of three corpora
+# with four penalties, 10 % fewer iterations than with its root; without it, the last iterations are
+# slower.) Where labels last, it is POWER_OF_LASTING: gradients of a sequence are sums over runs of
+# rows that are wrong together, so their squares grow with the square of the length.
+POWER, POWER_OF_LASTING = 2 / 3, 1 / 3
 # Smallest relative gap that "dual" can prove, as its marginals are float32.
 SMALLEST_GAP = 1e-5
 # "auto" allows the variables of "dual" this many times scikit-learn's working_memory.
 DUAL_SHARE = 4
-# Least number of rows for which "auto" takes "adagrad" or "dual", and least l2 for "dual", as a
+# Least number of rows for which "auto" takes "adagrad", and least l2 for "dual" from then on, as a
 # multiple of the mean squared norm ‖x‖² of a row: steps of "dual" are long if the curvature of the
 # penalty, 2 · l2, is at least that of a loss, which is at most ‖x‖² / 4. (CoNLL-2002: "dual" was
 # faster at l2 = ‖x‖² / 9, slower at ‖x‖² / 27.)
 MANY_ROWS, STRONG_L2 = 10_000, 1 / 8
+# The same for "dual" with fewer rows, where a failed start costs more. (1,000 to 9,000 rows of five
+# corpora, l1 = 0 or 0.1: 0.30 to 0.67 of the time of "lbfgs" at ‖x‖² / 4; at ‖x‖² / 8, 0.26 to
+# 1.5.) Not for long sequences: on seven sets of documents and proteins "dual" gave up every time.
+SOME_ROWS, STRONGER_L2 = 1_000, 1 / 4
 
 ALIASES = {"eg": "dual", "owlqn": "lbfgs"}
 
@@ -217,22 +226,36 @@ def choose_solver(tagger: Any, source: Source) -> tuple[str, str]:
         return "lbfgs", "the data are not in memory as rows"
     if isinstance(source, PartialSource):
         return "lbfgs", "some labels are unknown"
-    if not source.X.is_sparse or source.X.n_rows < MANY_ROWS:
-        return "lbfgs", f"rows are dense, or fewer than {MANY_ROWS}"
+    if not source.X.is_sparse or source.X.n_rows < SOME_ROWS:
+        return "lbfgs", f"rows are dense, or fewer than {SOME_ROWS}"
     if tagger.warm_start and hasattr(tagger, "coef_"):
         return "lbfgs", "it starts from the weights of the previous fit"
+    takes_dual, why = _dual_choice(tagger, source, by_row)
+    if takes_dual:
+        return "dual", why
+    if source.X.n_rows < MANY_ROWS:
+        return "lbfgs", f"rows are fewer than {MANY_ROWS}, and {why}"
+    return "adagrad", why
+
+
+def _dual_choice(tagger: Any, source: RowSource, by_row: bool) -> tuple[bool, str]:
+    # Whether "auto" takes "dual", and the reason.
     all_pairs = tagger.all_possible_transitions
     if by_row and all_pairs:
-        return "adagrad", "transition features have weights for all pairs of labels"
-    enough = STRONG_L2 * _squared_norm(source.X)
+        return False, "transition features have weights for all pairs of labels"
+    if source.has_long_sequences:
+        return False, "sequences are long"
+    share = STRONG_L2 if source.X.n_rows >= MANY_ROWS else STRONGER_L2
+    enough = share * _squared_norm(source.X)
+    limit = f"{enough:.3g}, {share:g} of the mean squared norm of a row"
     if not tagger.l2 >= enough:
-        return "adagrad", f"l2 is below {enough:.3g}, an eighth of the mean squared norm of a row"
+        return False, f"l2 is below {limit}"
     n_labels = len(source.classes)
     needed = dual_bytes(source.codes, source.X.offsets, n_labels, all_pairs, by_row)
     budget = DUAL_SHARE * get_config()["working_memory"] * 2.0**20
     if needed > budget:
-        return "adagrad", f'"dual" would need {needed / 1e6:.3g} MB, of {budget / 1e6:.3g} allowed'
-    return "dual", f"l2 is at least {enough:.3g}, an eighth of the mean squared norm of a row"
+        return False, f'"dual" would need {needed / 1e6:.3g} MB, of {budget / 1e6:.3g} allowed'
+    return True, f"l2 is at least {limit}"
 
 
 def _squared_norm(X: Sequences) -> float:
@@ -386,17 +409,17 @@ def run_adagrad(problem: CRFProblem, done: int = 0) -> SolverResult:
         callback=lambda k, value, w: problem.report("adagrad", done + k, value, w),
     )
     result = result._replace(n_iter=done + result.n_iter)
-    # AdaGrad's metric to the power 2/3 is the scale of weights in L-BFGS. (On thirds of three
-    # corpora with four penalties, 10 % fewer iterations than with its root; without it, the last
-    # iterations are slower.)
-    problem.scale = stochastic.metric() ** (2 / 3)
+    # Blocks neglect covariances between rows, which are large where labels last.
+    is_lasting = problem.source.has_lasting_labels and not has_blocks
+    problem.scale = stochastic.metric() ** (POWER_OF_LASTING if is_lasting else POWER)
     del stochastic
-    if not problem.source.has_curvature_of_chain(problem.scores):
+    if is_lasting or not problem.source.has_curvature_of_chain(problem.scores):
         chain = problem.scores.chain_part(problem.scale)
         np.minimum(chain, CHAIN_SCALE * problem.scale.min(), out=chain)
 
     def curvature() -> LabelCurvature | None:
-        problem.curvature = problem.source.curvature(problem.f, result.w)
+        if not is_lasting:
+            problem.curvature = problem.source.curvature(problem.f, result.w)
         return problem.curvature
 
     return _refine(problem, result, problem.scale, curvature)

@@ -98,15 +98,16 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         10 passes of stochastic gradient steps, one sequence at a time (7 with few features), then
         "lbfgs" with second derivatives for frequent features as its initial Hessian: half the time
         of "lbfgs" alone, or less. "lbfgs": all data at once; with ``l1 > 0``, on the weights that
-        are not held at zero (alias "owlqn"). "auto": "lbfgs" for dense data, fewer than 10,000
-        rows, or a start from earlier weights (``warm_start``); otherwise "adagrad", or "dual" if
-        ``l2`` is at least an eighth of the mean squared norm of a row (the number of its features,
-        if all values are one). "dual" keeps 8 bytes for each row and label, for each sequence and
-        transition that has a weight, and for each row and pair of labels that has one with a
-        transition feature of the row; "auto" does not take it if that is more than four times
-        ``sklearn.get_config()["working_memory"]`` MiB, nor for transition features with
-        ``all_possible_transitions``. "dual" and "adagrad" need the gradients
-        "auto" or "forward-backward".
+        are not held at zero (alias "owlqn"). "auto": "lbfgs" for dense data, fewer than 1,000 rows,
+        or a start from earlier weights (``warm_start``); otherwise "dual" if ``l2`` is at least an
+        eighth of the mean squared norm of a row (the number of its features, if all values are
+        one), a quarter for fewer than 10,000 rows, unless half of the rows are in sequences of more
+        than 100; otherwise "adagrad", or "lbfgs" for fewer than 10,000 rows. "dual" keeps 8 bytes
+        for each row and label, for each sequence and transition that has a weight, and for each row
+        and pair of labels that has one with a transition feature of the row; "auto" does not take
+        it if that is more than four times ``sklearn.get_config()["working_memory"]`` MiB, nor for
+        transition features with ``all_possible_transitions``. "dual" and "adagrad" need the
+        gradients "auto" or "forward-backward".
     gradient : {"auto", "forward-backward", "checkpoint", "streaming"}, default="auto"
         Computation of gradients; all give the same numbers.
 
