@@ -11,6 +11,7 @@ from sklseq.inference import (
     sample,
     viterbi,
 )
+from sklseq.inference.kernels import _chain
 from tests import reference
 
 
@@ -59,6 +60,21 @@ def test_extreme_scores_equal_the_log_domain(scale, forbid, L):
             assert_allclose(ours.pairwise, pairwise, atol=1e-10 + 1e-13 * scale)
         drawn = sample(emission, transition, random_state=seed, **ends)[0]
         assert np.isfinite(reference.score_path(drawn, emission, transition, start, end))
+
+
+@pytest.mark.parametrize("spread", [1.0, 60.0, 400.0, 800.0])
+def test_the_log_domain_keeps_the_digits_of_small_probabilities(spread):
+    # Sums leave out terms below exp(-52), which must not show in probabilities of any size.
+    rng = np.random.default_rng(int(spread))
+    T, L = 9, 8
+    emission, transition = rng.uniform(-spread, 0, (T, L)), rng.uniform(-spread, 0, (L, L))
+    log_z, marginals, pairwise = reference.forward_backward(emission, transition)
+    psi, sums, log_alpha = emission.copy(), np.zeros((L, L)), np.empty((T, L))
+    found = _chain.forward_backward_log(psi, transition, 1.0, sums, log_alpha)
+    # Scores of paths, up to 2 · T · spread, are known to 2e-12; subnormal numbers have few digits.
+    assert found == pytest.approx(log_z, rel=1e-13)
+    assert_allclose(psi, marginals, rtol=1e-10, atol=1e-300)
+    assert_allclose(sums, pairwise, rtol=1e-10, atol=1e-300)
 
 
 @pytest.mark.parametrize("scale", [1e4, 1e8])

@@ -6,6 +6,13 @@ from sklseq._lib.lanes cimport real
 from sklseq.inference.kernels._row_matrices cimport RowMatrices, matrix_at
 
 
+cdef inline double exp_or_zero(double x) noexcept nogil:
+    # exp(x), a term of a sum that is at least 1. Terms below exp(-52) are left out: a million of
+    # them are less than half a unit in the last place of 1, 2^-54. Most terms of scores divided by
+    # a low temperature are that small, and the exponential takes most of the time of a term.
+    return 0 if x < -52 else exp(x)
+
+
 cdef inline double log_sum_exp(const double* x, Py_ssize_t n) noexcept nogil:
     # log sum_k exp(x(k))
     cdef Py_ssize_t k
@@ -15,7 +22,7 @@ cdef inline double log_sum_exp(const double* x, Py_ssize_t n) noexcept nogil:
     if top == -INFINITY:
         return top
     for k in range(n):
-        total += exp(x[k] - top)
+        total += exp_or_zero(x[k] - top)
     return top + log(total)
 
 
@@ -36,7 +43,7 @@ cdef inline double log_sum(
     if top == -INFINITY:
         return top
     for k in range(n):
-        total += exp(x[k] + y[k * stride] - top)
+        total += exp_or_zero(x[k] + y[k * stride] - top)
     return top + log(total)
 
 
@@ -49,7 +56,7 @@ cdef inline double subtract_log_sum(double* x, Py_ssize_t n, double top) noexcep
         return top
     for k in range(n):
         x[k] -= top
-        total += exp(x[k])
+        total += exp_or_zero(x[k])
     total = log(total)
     for k in range(n):
         x[k] -= total
