@@ -9,9 +9,12 @@ from scipy import sparse
 from sklseq.data.sequences import canonical, made_of_ones
 
 # Magnitude below which columns are small, and the bound of their effect on a score, as root mean
-# square over the rows, below which this is said. Of rows that are mostly zeros, rare columns are
-# small by nature, so only those that have no effect are named.
-SMALL, LITTLE_EFFECT = 1e-1, 2.0
+# square over the rows, below which this is said: few weights come near the bound. (20 generated
+# sets in six units, CRFTagger: with 2, accuracy falls by 0.15 or more without a warning in 16 fits,
+# with 30 in none; 4 of 53 warnings with 30, and none of 24 with 2, are of fits that lose nothing.)
+# Of rows that are mostly zeros, rare columns are small by nature, so only those that have no effect
+# are named.
+SMALL, LITTLE_EFFECT = 2e-1, 30.0
 SMALL_OF_FEW, NO_EFFECT = 1e-2, 1e-2
 # Ratio of the sizes of a column and of the largest one below which the column is rounding.
 ROUNDING = 1e-14

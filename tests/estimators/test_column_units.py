@@ -18,6 +18,7 @@ from sklseq import (
     ZScoreTaggerCV,
     labels_to_segments,
 )
+from sklseq.estimators.column_units import LITTLE_EFFECT
 from sklseq.features import PerToken
 
 MODELS = {
@@ -69,6 +70,21 @@ def test_units_and_offsets_that_lose_accuracy_are_told(name, n):
         assert all("Of 2 columns of X, 1 (1) are at most" in message for message in messages)
 
 
+@pytest.mark.parametrize("model", [CRFTagger(), HMSVMTagger(max_iter=50), ZScoreTagger()], ids=str)
+@pytest.mark.parametrize("seed", range(6))
+def test_no_unit_of_all_columns_loses_accuracy_silently(model, seed):
+    rng = np.random.default_rng(seed)
+    n_labels, n_columns, n = rng.integers(2, 8), rng.integers(2, 12), rng.integers(10, 60)
+    means, noise = rng.normal(size=(n_labels, n_columns)), rng.uniform(0.3, 1)
+    y = [rng.integers(0, n_labels, 5).repeat(rng.integers(1, 9, 5)) for _ in range(n)]
+    X = [means[states] + noise * rng.normal(size=(len(states), n_columns)) for states in y]
+    X = [x - np.concatenate(X).mean(axis=0) for x in X]
+    best = told(model, X, y)[1]
+    for unit in (0.05, 0.02, 0.01, 0.003):
+        messages, right = told(model, [unit * x for x in X], y)
+        assert right > best - 0.2 or messages
+
+
 @pytest.mark.parametrize("l2", [0.1, 1.0])
 def test_small_columns_add_as_little_as_the_bound_says(l2):
     for seed in range(5):
@@ -82,7 +98,7 @@ def test_small_columns_add_as_little_as_the_bound_says(l2):
             named = str(warning.message).partition("(")[2].partition(")")[0]
             columns = list(map(int, named.split(", ")))
             added = np.concatenate(X)[:, columns] @ model.coef_[columns]
-            assert np.sqrt(np.square(added).mean(axis=0)).max() <= 2
+            assert np.sqrt(np.square(added).mean(axis=0)).max() <= LITTLE_EFFECT
 
 
 def test_intercepts_indicators_and_sparse_rows_are_not_told():
