@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import cached_property
 from importlib import import_module
 from threading import Lock
 from typing import Any, cast
@@ -23,7 +22,7 @@ from sklseq._lib.index_types import index_type
 from sklseq._lib.model_file import read_model
 from sklseq._lib.owned import owned
 from sklseq.data.labels import as_label_sequences, check_lengths, find_codes
-from sklseq.data.span_rules import SpanRules, find_by_rules, named_spans, span_rules
+from sklseq.data.span_rules import find_by_rules, named_spans, span_rules
 from sklseq.data.types import LabelsLike, TokensLike
 from sklseq.features._packed_rows import PackedRows
 from sklseq.inference.chain.large_scores import take_out_row_maxima
@@ -115,6 +114,7 @@ class Decoder:
         self._model = model  # for pickles: extractors hold tables that have none
         self.classes_: list = model["classes"]
         self.columns_: list[str] | None = model.get("columns")
+        self._rules = span_rules(np.array(self.classes_))
         self._probabilistic: bool = model["probabilistic"]
         self._by_marginals = model.get("decode") == "marginal"
         self._field: tuple[float, float] = tuple(model["receptive_field"])
@@ -285,10 +285,6 @@ class Decoder:
         codes, offsets = self._codes(X)
         found = named_spans(self._rules, find_by_rules(codes, offsets, self._rules), offsets)
         return [[(start, stop, type_) for start, stop, type_, _ in spans] for spans in found]
-
-    @cached_property
-    def _rules(self) -> SpanRules:
-        return span_rules(np.array(self.classes_))
 
     def stream(self, **rule: Any) -> Stream:
         """Start a sequence whose items arrive one by one.

@@ -629,7 +629,7 @@ FAULTS = [
     ("inference/kernels/_chain.pyx", "log_z[s] + (T - 1) * top if", "log_z[s] + T * top if", INFERENCE),
     ("inference/kernels/_chain.pyx", "        if v > top:\n            top = v\n            best = i", "        if v >= top:\n            top = v\n            best = i", INFERENCE),
     ("inference/kernels/_chain.pyx", "for t in range(T - 2, -1, -1):\n        if entries:", "for t in range(T - 2, 0, -1):\n        if entries:", INFERENCE),
-    ("inference/kernels/_chain.pyx", "+ ahead[j] - log_beta[i])", "+ ahead[j] + log_beta[i])", INFERENCE),
+    ("inference/kernels/_chain.pyx", "score[i * width + j] + ahead[j]", "score[i * width + j] - ahead[j]", INFERENCE),
     ("_lib/exponential.h", "x < -708 ? 0 : q", "q", INFERENCE),
     ("_lib/exponential.h", "r = r - n * 0x1.cf79abc9e3b3ap-40;", "", INFERENCE),
     ("_lib/exponential.h", "x == x ? q : x;", "q;", INFERENCE),

@@ -344,11 +344,21 @@ def write_segments(rows: np.ndarray, classes: np.ndarray, outside: str | None) -
     return [(i, j, labels[k]) for i, j, k in rows.tolist() if labels[k] != outside]
 
 
-def iob2_codes(rows: NDArray) -> NDArray[np.int64]:
-    """Index in `iob2_names` of the label of each step, of segments (start, stop, code) in order."""
+def iob2_codes(rows: NDArray, types: NDArray, outside: str | None) -> NDArray[np.int64]:
+    """Index in `iob2_names` of the label of each step, of segments (start, stop, code) in order.
+
+    A ValueError is raised if one of these steps, in a segment, has the label `outside`.
+    """
     length = rows[:, 1] - rows[:, 0]
     codes = np.repeat(2 * rows[:, 2] + 1, length)
     codes[np.cumsum(length) - length] -= 1
+    if outside is not None and outside.startswith(("B-", "I-")):
+        type_ = outside[2:]
+        if np.isin(codes, 2 * np.flatnonzero(types == type_) + (outside[0] == "I")).any():
+            raise ValueError(
+                f"outside={outside!r} is also a label of segments of type {type_!r}; give another "
+                "outside, or rename the type."
+            )
     return codes
 
 
@@ -357,13 +367,7 @@ def iob2_names(types: NDArray, outside: str | None) -> NDArray[np.str_]:
     names: list[str] = []
     letters = scheme_letters("iob2")
     for type_ in types.tolist():
-        written = [type_] * 2 if type_ == outside else _labels_of(type_, 2, letters)
-        if type_ != outside and outside in written:
-            raise ValueError(
-                f"outside={outside!r} is also a label of segments of type {type_!r}; give another "
-                "outside, or rename the type."
-            )
-        names += written
+        names += [type_] * 2 if type_ == outside else _labels_of(type_, 2, letters)
     return np.array(names, dtype=np.str_)
 
 

@@ -91,7 +91,8 @@ def test_crf_scores_are_those_of_a_cold_grid_search(options, dense):
 
 def test_a_path_on_many_rows_is_solved_by_adagrad_and_lbfgs_with_its_scale(monkeypatch, capsys):
     X, y = sentences(40, dense=False)
-    monkeypatch.setattr(crf_problem, "MANY_ROWS", 10)
+    for name in ("SOME_ROWS", "MANY_ROWS"):
+        monkeypatch.setattr(crf_problem, name, 10)
     search = CRFTaggerCV(l2s=[0.1, 1.0, 10.0], cv=2, tol=1e-10, verbose=1, refit=False).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
     solvers = [line.split("'")[1] for line in lines if line.startswith("[CRFTagger] solver")]

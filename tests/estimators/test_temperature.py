@@ -44,8 +44,8 @@ def calibration_error(proba, right, n_bins=10):
 def test_weights_are_divided_by_the_temperature_of_least_log_loss(data, loss):
     X, y, _, _ = data
     weights = np.random.default_rng(0).choice([0.2, 5.0], size=len(y))
-    plain = SemiCRFSegmenter(l2=1.0, loss=loss).fit(X, y, weights)
-    model = SemiCRFSegmenter(l2=1.0, loss=loss, calibrate=3).fit(X, y, weights)
+    plain = SemiCRFSegmenter(l2=1.0, tol=1e-6, loss=loss).fit(X, y, weights)
+    model = SemiCRFSegmenter(l2=1.0, tol=1e-6, loss=loss, calibrate=3).fit(X, y, weights)
     assert plain.temperature_ == 1
     for name in WEIGHTS:
         np.testing.assert_allclose(
@@ -56,7 +56,7 @@ def test_weights_are_divided_by_the_temperature_of_least_log_loss(data, loss):
     def log_loss(divisor):
         parts = []
         for train, test in KFold(3, shuffle=True, random_state=0).split(y):
-            part = SemiCRFSegmenter(l2=1.0, loss=loss)
+            part = SemiCRFSegmenter(l2=1.0, tol=1e-6, loss=loss)
             part.fit(X[train], [y[s] for s in train], weights[train])
             scaled(part, divisor)
             for s in test:

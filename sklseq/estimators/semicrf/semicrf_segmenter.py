@@ -574,10 +574,10 @@ class SemiCRFSegmenter(
             After ``set_output(predict="array")`` an object array of arrays.
         """
         X = self._read(X)
-        labels = iob2_names(self.classes_, self._outside)
         rows = np.concatenate([np.zeros((0, 3), dtype=np.int64), *self._segments(X)])
-        steps = offsets_of(X.lengths)
-        return cut_labels(self, iob2_codes(rows), steps, labels=labels)
+        codes = iob2_codes(rows, self.classes_, self._outside)
+        labels = iob2_names(self.classes_, self._outside)
+        return cut_labels(self, codes, offsets_of(X.lengths), labels=labels)
 
     @missing_if(_not_of_likelihood)
     def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:
@@ -836,9 +836,10 @@ class SemiCRFSegmenter(
 def labels_of_rows(segmenter: SemiCRFSegmenter, answers: Iterable) -> tuple[list, list]:
     """Convert segments (start, stop, code) and their times to IOB2 labels and their times."""
     labels, times = [], []
-    names = iob2_names(segmenter.classes_, segmenter._outside)
+    types, outside = segmenter.classes_, segmenter._outside
+    names = iob2_names(types, outside)
     for rows, certain in answers:
-        labels.append(names[iob2_codes(rows)])
+        labels.append(names[iob2_codes(rows, types, outside)])
         times.append(np.repeat(certain, rows[:, 1] - rows[:, 0]))
     return labels, times
 
