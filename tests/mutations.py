@@ -256,6 +256,7 @@ FAULTS = [
     ("estimators/hmsvm/solver_choice.py", "X.n_rows >= MANY_ROWS", "True", "test_smoothing"),
     ("estimators/hmsvm/solver_choice.py", "last = min([last] + ", "_ = min([last] + ", "test_smoothing"),
     ("estimators/hmsvm/solver_choice.py", "OF_LENGTH * mean_length", "OF_LENGTH", "test_smoothing"),
+    ("estimators/hmsvm/solver_choice.py", "(primal - dual) / dual", "(primal - dual) / primal", "test_smoothing"),
     ("estimators/hmsvm/solver_choice.py", " * _mean_square(X.rows)", "", "test_smoothing"),
     ("estimators/hmsvm/margin_path.py", " or self.problem.solver != solver", "", "test_smoothing"),
     ("estimators/kernel_functions.py", "2 * rows.nnz >", "rows.nnz < 0 *", "test_kernel_models"),

@@ -156,11 +156,12 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         a finite ``C``, a loss that adds up over rows, and ``transition_scale`` above 0.
         "auto" is "smoothing" where it can be and the sequence of a row has 200 rows on average
         (1,000 if rows are sparse, of more than 1,000 columns, and the kernel is linear), or the
-        kernel is linear and there are at least 1,000 rows of at most 100 dense columns, or of
-        columns that, times labels, are at most 400, or ``C`` (at most 1 for more than 1,000
-        columns) times the largest mean square of a column is at least 100, as of columns that
-        were not scaled; else "bcfw", which with the linear kernel, at least 1,000 rows and at
-        most 2,000 columns times labels gives way to "smoothing" if its duality gap falls slowly.
+        kernel is linear and there are at least 1,000 rows of columns that, times labels, are at
+        most 40 (400 if rows are sparse), or ``C`` (at most 1 for more than 1,000 columns) times
+        the largest mean square of a column is at least 100, as of columns that were not scaled;
+        else "bcfw", which with the linear kernel, at least 1,000 rows and at most 100 dense
+        columns or 2,000 columns times labels gives way to "smoothing" if its duality gap falls
+        slowly.
         Each was the fastest to a small gap there, or nearly so, see the user guide.
     average : bool or "auto", default="auto"
         Whether weights are the average of all iterates (for "bcfw", of later ones more); "auto":

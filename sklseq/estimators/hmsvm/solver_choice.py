@@ -13,20 +13,20 @@ from sklseq.objectives.margin.hinge import StructuredHinge
 # changes the weight of one labeling of a whole sequence, and long sequences need many updates. With
 # sparse rows of more columns than MANY, L-BFGS needs ten times as many iterations.
 LONG, LONG_SPARSE, MANY = 200, 1000, 1000
-# Largest number of dense columns, or of columns times labels, and smallest number of rows, with
-# which "auto" is "smoothing" for any lengths: few weights need few iterations of L-BFGS, and "bcfw"
-# needs more passes for larger C.
-FEW_COLUMNS, FEW_WEIGHTS, MANY_ROWS = 100, 400, 1000
+# Largest number of columns times labels, of dense and of sparse rows, and smallest number of rows,
+# with which "auto" is "smoothing" for any lengths: few weights need few iterations of L-BFGS, and
+# "bcfw" needs more passes for larger C.
+FEW_WEIGHTS, FEW_SPARSE, MANY_ROWS = 40, 400, 1000
 # C times the largest mean square of a column from which "auto" is "smoothing": "bcfw" then needs
 # thousands of passes, and often ends far from the minimum. Of more columns than MANY, such as
 # text, C counts as at most 1: a large C alone is no reason there.
 UNSCALED = 100
-# Columns times labels up to which "auto" may give up "bcfw": with more, "smoothing" may need
-# thousands of iterations.
-MOST_WEIGHTS = 2000
+# Dense columns, or columns times labels, up to which "auto" may give up "bcfw": with more,
+# "smoothing" may need thousands of iterations.
+FEW_COLUMNS, MOST_WEIGHTS = 100, 2000
 # Evaluations of "smoothing" that m weights need, OF_ANY + OF_ROOT √m; and those that take as long
 # as one update of each row by "bcfw", EVALUATIONS + OF_LENGTH times the rows of a mean sequence.
-OF_ANY, OF_ROOT, EVALUATIONS, OF_LENGTH = 100, 4, 0.6, 0.01
+OF_ANY, OF_ROOT, EVALUATIONS, OF_LENGTH = 60, 2.5, 0.6, 0.01
 
 
 def choose_solver(tagger: Any, X: Sequences, n_labels: int) -> str:
@@ -43,8 +43,7 @@ def choose_solver(tagger: Any, X: Sequences, n_labels: int) -> str:
         return "bcfw"
     wins = is_long
     if tagger.kernel == "linear":
-        few = not X.is_sparse and X.shape[1] <= FEW_COLUMNS
-        few |= X.shape[1] * n_labels <= FEW_WEIGHTS
+        few = X.shape[1] * n_labels <= (FEW_SPARSE if X.is_sparse else FEW_WEIGHTS)
         wins |= few and X.n_rows >= MANY_ROWS
         C = tagger.C if X.shape[1] <= MANY else min(tagger.C, 1)
         wins = wins or C * _mean_square(X.rows) >= UNSCALED
@@ -55,7 +54,8 @@ def may_change(tagger: Any, X: Sequences, n_labels: int) -> bool:
     """Whether "auto" may give up "bcfw" for "smoothing"."""
     if tagger.solver != "auto" or tagger.kernel != "linear" or _no_smoothing(tagger):
         return False
-    return X.n_rows >= MANY_ROWS and X.shape[1] * n_labels <= MOST_WEIGHTS
+    few = not X.is_sparse and X.shape[1] <= FEW_COLUMNS
+    return X.n_rows >= MANY_ROWS and (few or X.shape[1] * n_labels <= MOST_WEIGHTS)
 
 
 class Outlook:
@@ -87,9 +87,10 @@ class Outlook:
     def is_bad(self) -> bool:
         """Whether "smoothing" will be faster; to be called when the gap has been measured."""
         primal, dual = self.objective.measured
-        if not primal > dual > -np.inf or not np.isfinite(primal):
+        if not primal > dual > 0 or not np.isfinite(primal):
             return False
-        now, last = self.work, float(np.log((primal - dual) / primal))
+        # Relative to the dual: while the primal is far above it, gap / primal hardly falls from 1.
+        now, last = self.work, float(np.log((primal - dual) / dual))
         last = min([last] + [gap for _, gap in self.points])  # the gap may rise for a while
         self.points.append((now, last))
         before = [point for point in self.points if point[0] <= now / 2]

@@ -44,7 +44,7 @@ import numpy as np
 from libc.math cimport INFINITY, exp
 from libc.stdlib cimport free, malloc
 
-from sklseq._lib.exponential cimport exponentials
+from sklseq._lib.exponential cimport exp_doubles, exponentials
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes, real
 from sklseq.inference.kernels._batched cimport (
     Batch, add_pairs, backward_batch, best_scores_batch, forward_batch, weigh_rows,
@@ -425,7 +425,10 @@ cdef void log_backward(
             if mu == 0:
                 continue
             for j in range(L):
-                pairwise[i * width + j] += mu * exp(steps[i * L + j])
+                ahead[j] = steps[i * L + j]
+            exp_doubles(ahead, ahead, L)
+            for j in range(L):
+                pairwise[i * width + j] += mu * ahead[j]
         if scores.expected == NULL:
             continue
         for p in range(scores.start[scores.now], scores.start[scores.now + 1]):

@@ -2,6 +2,7 @@
 
 from libc.math cimport INFINITY, exp, log, log1p
 
+from sklseq._lib.exponential cimport exp_doubles
 from sklseq._lib.lanes cimport real
 from sklseq.inference.kernels._row_matrices cimport RowMatrices, matrix_at
 
@@ -13,17 +14,28 @@ cdef inline double exp_or_zero(double x) noexcept nogil:
     return 0 if x < -52 else exp(x)
 
 
+cdef inline double sum_exp(const double* x, double top, Py_ssize_t n) noexcept nogil:
+    # sum_k exp(x(k) - top), with top the maximum and exponentials in vector registers
+    cdef Py_ssize_t k, first, size
+    cdef double part[64]
+    cdef double total = 0
+    for first in range(0, n, 64):
+        size = min(64, n - first)
+        for k in range(size):
+            part[k] = x[first + k] - top
+        exp_doubles(part, part, size)
+        for k in range(size):
+            total += part[k]
+    return total
+
+
 cdef inline double log_sum_exp(const double* x, Py_ssize_t n) noexcept nogil:
     # log sum_k exp(x(k))
     cdef Py_ssize_t k
-    cdef double top = -INFINITY, total = 0
+    cdef double top = -INFINITY
     for k in range(n):
         top = x[k] if x[k] > top else top
-    if top == -INFINITY:
-        return top
-    for k in range(n):
-        total += exp_or_zero(x[k] - top)
-    return top + log(total)
+    return top if top == -INFINITY else top + log(sum_exp(x, top, n))
 
 
 cdef inline double log_add(double a, double b) noexcept nogil:
