@@ -127,18 +127,19 @@ def lbfgs(
 
     Notes
     -----
-    Memory: four vectors besides ``w`` and 20 pairs of vectors (60 up to 4096 weights, ten above
-    2¹⁹), in float32 if they are long. From 2²⁰ weights on, pairs have entries for a sixteenth of
-    the weights or more (``_reduced_history.py``). ``l1`` and ``scale`` need a few more vectors.
+    Memory: four vectors besides ``w`` and 20 pairs of vectors (60 up to 4096 weights, ten with a
+    ``metric`` or above 2¹⁹ weights), in float32 if they are long. From 2²⁰ weights on, pairs have
+    entries for a sixteenth of the weights or more (``_reduced_history.py``). ``l1`` and ``scale``
+    need a few more vectors.
     """
     threads = threads or Threads(1)
     if scale is not None:
         objective, w = Scaled(objective, scale), scale * w
         l1 = l1 / scale if l1 else 0.0
     if np.any(l1):
-        search = OrthantSearch(objective, w, l1, threads)
+        search = OrthantSearch(objective, w, l1, threads, metric is not None)
     else:
-        search = Search(objective, w, threads)
+        search = Search(objective, w, threads, metric is not None)
     units = 1.0 if scale is None else scale
     search.history.take_over(((units * s, y / units) for s, y in pairs or []), search.v)
     history = [search.value]

@@ -23,9 +23,10 @@ FIRST_OF_MODEL = 1 / 16
 # Number of pairs; more up to FEW weights, where pairs cost little beside an evaluation. With ten,
 # the objective of protein chains (2,400 weights) falls so slowly at the end that `estimated_rest`
 # is too small; with 60, half as many iterations reach an excess of 1e-3. With 20, zones of e-mails
-# (56,000 weights) need 75 iterations to 1e-2 in place of 91. Above 2¹⁹ weights, 20 pairs would take
-# more than 80 MiB.
-MEMORY, MEMORY_OF_FEW, MEMORY_OF_MANY, FEW = 20, 60, 10, 1 << 12
+# (56,000 weights) need 75 iterations to 1e-2 in place of 91. After a start with a metric, ten do:
+# with 20, text takes as many iterations and up to 1.14 times as long. Above 2¹⁹ weights, 20 pairs
+# would take more than 80 MiB.
+MEMORY, MEMORY_OF_FEW, LEAST_MEMORY, FEW = 20, 60, 10, 1 << 12
 # Number of weights from which `ReducedHistory` is used; ten whole pairs take 80 MiB there.
 MANY = 1 << 20
 
@@ -39,13 +40,15 @@ class Search:
     w : ndarray
         Starting point; overwritten.
     threads : Threads
+    with_metric : bool
+        Whether there is a first guess of the Hessian, so that fewer pairs do.
     """
 
-    def __init__(self, objective, w: np.ndarray, threads: Threads):
+    def __init__(self, objective, w: np.ndarray, threads: Threads, with_metric: bool = False):
         self.objective, self.w = objective, w
         self.trial, self.g, self.g_old, self.p = (np.zeros_like(w) for _ in range(4))
         kind = ReducedHistory if len(w) >= MANY else History
-        self.history = kind(len(w), n_pairs(len(w)), w.dtype, threads)
+        self.history = kind(len(w), n_pairs(len(w), with_metric), w.dtype, threads)
         self.value = self.evaluate(w, self.g)
         if not np.isfinite(self.value):
             raise ValueError(
@@ -217,11 +220,11 @@ class Search:
         return abs(predicted) < 10 * epsilon and abs(value - self.value) < 100 * epsilon
 
 
-def n_pairs(n_weights: int) -> int:
+def n_pairs(n_weights: int, with_metric: bool) -> int:
     """Number of pairs that are kept."""
     if n_weights <= FEW:
         return MEMORY_OF_FEW
-    return MEMORY if 2 * n_weights <= MANY else MEMORY_OF_MANY
+    return LEAST_MEMORY if with_metric or 2 * n_weights > MANY else MEMORY
 
 
 def interpolate(t: float, before: float, slope: float, after: float) -> float:

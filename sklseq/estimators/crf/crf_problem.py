@@ -297,12 +297,12 @@ def score_map(
 
 def descend(
     problem: CRFProblem, w=None, done: int = 0, scale: Any = 1.0,
-    curvature: Callable[[], LabelCurvature | None] = lambda: None,
+    curvature: Callable[[], LabelCurvature | None] | None = None,
 ) -> SolverResult:  # fmt: skip
     """L-BFGS on all data, from ``w`` after ``done`` iterations of another solver.
 
     ``scale`` multiplies the scale for the units of the features. ``curvature`` returns
-    second derivatives at w, without the penalty, with respect to some of the weights.
+    second derivatives at w, without the penalty, with respect to some of the weights, or None.
     """
     if "lbfgs" not in problem.ran:
         problem.ran.append("lbfgs")
@@ -311,7 +311,7 @@ def descend(
         scale = scale * (1.0 if units is None else units)
 
     def metric() -> BlockMetric | None:
-        if (found := curvature()) is None:
+        if curvature is None or (found := curvature()) is None:
             return None
         stack.enter_context(one_blas_thread())
         return _block_metric(found, scale, 2 * problem.l2)
@@ -326,7 +326,7 @@ def descend(
             problem.f, problem.start if w is None else w, l1=problem.l1, tol=problem.tol,
             max_iter=problem.max_iter - done, threads=problem.threads,
             callback=lambda k, value, w: problem.report("lbfgs", done + k, value, w),
-            scale=scale if np.ndim(scale) else None, metric=metric,
+            scale=scale if np.ndim(scale) else None, metric=curvature and metric,
             convexity=problem.source.convexity(problem.l2), pairs=problem.pairs,
             n_before=problem.n_before,
             other_direction=None if centred is None else centred.direction,
@@ -340,7 +340,8 @@ def run_lbfgs(problem: CRFProblem) -> SolverResult:
     """L-BFGS from the start, with scale and second derivatives if the problem has them."""
     if problem.scale is None:
         return descend(problem)
-    return descend(problem, scale=problem.scale, curvature=lambda: problem.curvature)
+    known = None if problem.curvature is None else lambda: problem.curvature
+    return descend(problem, scale=problem.scale, curvature=known)
 
 
 def _block_metric(curvature: LabelCurvature, scale: Any, ridge: float) -> BlockMetric:
@@ -418,16 +419,15 @@ def run_adagrad(problem: CRFProblem, done: int = 0) -> SolverResult:
         np.minimum(chain, CHAIN_SCALE * problem.scale.min(), out=chain)
 
     def curvature() -> LabelCurvature | None:
-        if not is_lasting:
-            problem.curvature = problem.source.curvature(problem.f, result.w)
+        problem.curvature = problem.source.curvature(problem.f, result.w)
         return problem.curvature
 
-    return _refine(problem, result, problem.scale, curvature)
+    return _refine(problem, result, problem.scale, None if is_lasting else curvature)
 
 
 def _refine(
     problem: CRFProblem, result: SolverResult, scale: Any = 1.0,
-    curvature: Callable[[], LabelCurvature | None] = lambda: None,
+    curvature: Callable[[], LabelCurvature | None] | None = None,
 ) -> SolverResult:  # fmt: skip
     # Continue from an approximate result by L-BFGS until it is within tol.
     if result.converged or result.n_iter >= problem.max_iter or problem.report.is_stopped:
