@@ -220,6 +220,7 @@ def test_few_long_documents_take_few_iterations():
     assert CRFTagger(solver="adagrad").fit(rows, y).n_iter_ <= 100
 
 
+@pytest.mark.filterwarnings("ignore:Of .* columns of X")  # the smallest
 def test_pairs_are_dropped_if_their_step_fails():
     # Columns in units of 1e-3 to 1e3; with the pairs kept, training ends at 79.6.
     rng, n, L, d = np.random.default_rng(36), 184, 26, 5
