@@ -180,7 +180,7 @@ class SemiCRFSegmenter(
         ``l2 > 0``. A number is that of folds; the fit of a fold starts from the weights of all
         sequences, so that two folds take about as long again as ``fit`` alone, and five about twice
         as long. Not for the hinge loss. Sequences are shuffled into folds in an order that does not
-        depend on ``random_state``. None if a callback stops training.
+        depend on ``random_state``. If a callback stops training, nothing is calibrated.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one. Weights that its
         constraints forbade start at 0. Not for the hinge loss.
