@@ -28,7 +28,7 @@ unexport PYTHONPATH PYTHONHOME PIP_USER
 help:
 	@echo 'make demo          train, inspect and save a model (examples/plot_chunking.py)'
 	@echo 'make test          tests and doctests; real data if SKLSEQ_DATA names its folder'
-	@echo 'make test-checked  the same with every array index checked in the compiled code'
+	@echo 'make test-checked  tests of kernels, with every array index checked in the compiled code'
 	@echo 'make test-sanitized  the suite with compiled code under AddressSanitizer and UBSan'
 	@echo 'make test-minimum  the suite with the oldest NumPy, SciPy, scikit-learn and joblib allowed'
 	@echo 'make test-threads  the suite, each test in four threads at once'
@@ -52,9 +52,12 @@ test: $(VENV)/.built $(VENV)/.with-test
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -c 'import sklseq'  # once, before several processes do
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
+# The tests of compiled code; ARGS=tests runs all.
+KERNEL_TESTS := $(foreach name,inference large_labels segment_inference sequences dual stochastic hmsvm \
+  online_inference expected_features template_features token_features, $(wildcard tests/*/test_$(name).py))
 test-checked: $(CHECKED)/.built $(CHECKED)/.with-test
 	@PATH="$(CURDIR)/$(CHECKED)/bin:$$PATH" $(CHECKED)/bin/python -c 'import sklseq'
-	PATH="$(CURDIR)/$(CHECKED)/bin:$$PATH" $(CHECKED)/bin/python -m pytest $(WORKERS) $(ARGS)
+	PATH="$(CURDIR)/$(CHECKED)/bin:$$PATH" $(CHECKED)/bin/python -m pytest $(WORKERS) $(or $(ARGS),-q $(KERNEL_TESTS))
 
 # Other programs (browsers, workers, compilers) do not bear the sanitizers' libraries, and threads
 # do not share them.
