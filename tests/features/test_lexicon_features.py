@@ -118,7 +118,7 @@ def test_errors(lexicons, message):
 
 def test_many_entries():
     rng = np.random.default_rng(0)
-    words = [f"w{i}" for i in range(5000)]
+    words = np.array([f"w{i}" for i in range(5000)])
     entries = [" ".join(rng.choice(words, size=rng.integers(1, 4))) for _ in range(20_000)]
     features = LexiconFeatures({"x": entries})
     X = [entry.split() for entry in entries[::100]]

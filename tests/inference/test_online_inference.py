@@ -449,7 +449,7 @@ def test_stopping_time_is_within_the_factor_two_of_lemma_1(uncertainty, early):
     # f(T) = M_T + λ T of the first label; where M never rises, f(stop) <= 2 min f + λ, and without
     # the λ if the price is that of one more row.
     met = late = 0
-    for seed in range(400):
+    for seed in range(200):
         rng = np.random.default_rng(seed)
         emission, transition = rng.standard_normal((25, 3)), rng.standard_normal((3, 3))
         cost = float(rng.choice([0.003, 0.02, 0.1, 0.3]))
@@ -469,8 +469,8 @@ def test_stopping_time_is_within_the_factor_two_of_lemma_1(uncertainty, early):
         f = np.array(m) + cost * np.arange(len(m))
         late += stop > f.argmin()
         assert f[stop] <= 2 * f.min() + cost * (not early)
-    assert met > 50  # inputs that meet the assumption of the lemma
-    assert late > 5 * (not early)  # and on which the rule is not simply the best one
+    assert met > 25  # inputs that meet the assumption of the lemma
+    assert late > 2 * (not early)  # and on which the rule is not simply the best one
 
 
 # ------------------------------------------------------------------ errors
