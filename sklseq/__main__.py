@@ -19,6 +19,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from sklseq import __version__
+from sklseq._lib.checks import counted
 from sklseq._lib.drafts import draft
 from sklseq._lib.lines import as_lines
 from sklseq._lib.model_file import MAGIC, new_file_name, unpack_model
@@ -717,7 +718,7 @@ def _read(args: argparse.Namespace, columns: list[str]) -> Iterator[_Sequences]:
             n_found = len(batch.sequences[0])
             if n_found not in (n, n + 1):
                 raise ValueError(
-                    f"{_name(args.file)} has {n_found} column{'s' * (n_found != 1)}, and "
+                    f"{_name(args.file)} has {counted(n_found, 'column')}, and "
                     f"{args.model} reads {n} ({', '.join(columns)}) with or without a label as the "
                     "last column; give these."
                 )

@@ -657,7 +657,7 @@ def top_features(
     Raises
     ------
     ValueError
-        If the last step has no such weights.
+        If the last step has no such weights, or the label is unknown.
 
     Examples
     --------

@@ -18,7 +18,7 @@ import sklearn.metrics
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import make_scorer
 
-from sklseq._lib.checks import check_number, is_number
+from sklseq._lib.checks import check_names, check_number, counted, is_number
 from sklseq.data.labels import as_label_sequences, list_label_sequences, locate
 from sklseq.data.segment_labels import (
     empty_lists,
@@ -158,8 +158,8 @@ def _check_same_offsets(offsets: NDArray, offsets_pred: NDArray, perhaps_segment
     if len(offsets) != len(offsets_pred):
         short, shorter = min((len(offsets), "y_true"), (len(offsets_pred), "y_pred"))
         raise ValueError(
-            f"y_true has {len(offsets) - 1} sequences, y_pred {len(offsets_pred) - 1}; sequence "
-            f"{short - 1} is missing in {shorter}: pass a prediction for every sequence."
+            f"y_true has {counted(len(offsets) - 1, 'sequence')}, y_pred {len(offsets_pred) - 1}; "
+            f"sequence {short - 1} is missing in {shorter}: pass a prediction for every sequence."
         )
     unequal = np.flatnonzero(np.diff(offsets) != np.diff(offsets_pred))
     if unequal.size:
@@ -171,8 +171,8 @@ def _check_same_offsets(offsets: NDArray, offsets_pred: NDArray, perhaps_segment
                 "predict_labels."
             )
         raise ValueError(
-            f"Sequence {unequal[0]} has {n_true} labels in y_true but {n_pred} in y_pred; they "
-            f"must be of equal length: predict one label per row.{hint}"
+            f"Sequence {unequal[0]} has {counted(n_true, 'label')} in y_true but {n_pred} in "
+            f"y_pred; they must be of equal length: predict one label per row.{hint}"
         )
 
 
@@ -309,13 +309,8 @@ def span_precision_recall_fscore_support(
 def _check_options(average: str | None, labels: Sequence[str] | None, zero_division: float) -> None:
     if average not in (None, "micro", "macro", "weighted"):
         raise ValueError(f"average must be None, 'micro', 'macro' or 'weighted'; got {average!r}.")
-    if isinstance(labels, str):
-        raise ValueError(f"labels must be a list of span types; got {labels!r}: wrap it in a list.")
-    if labels is not None and len(set(labels)) < len(labels):
-        twice = next(label for k, label in enumerate(labels) if label in labels[:k])
-        raise ValueError(
-            f"labels must name each span type once; it has {twice!r} several times: drop one."
-        )
+    if labels is not None:
+        check_names(labels, "labels", "span type")
     if not (zero_division in (0, 1) or zero_division != zero_division):
         raise ValueError(f"zero_division must be 0.0, 1.0 or nan; got {zero_division!r}.")
 
@@ -339,8 +334,8 @@ def _of_segments(y_true: Any, y_pred: Any, mode: str) -> tuple[Any, Any]:
         )
     if len(y_true) != len(y_pred):
         raise ValueError(
-            f"y_true has {len(y_true)} sequences, y_pred {len(y_pred)}; pass a prediction for "
-            "every sequence."
+            f"y_true has {counted(len(y_true), 'sequence')}, y_pred {len(y_pred)}; pass a "
+            "prediction for every sequence."
         )
     # A side without any label is read as empty lists of segments.
     segments = [is_one or not any(map(len, y)) for is_one, y in zip(segments, sides)]

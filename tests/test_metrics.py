@@ -479,7 +479,7 @@ def test_zero_division_of_a_type_on_one_side():
     ("y", "options", "message"),
     [
         ([["B-x"]], {"average": "samples"}, r"average must be None, 'micro', .*; got 'samples'\."),
-        ([["B-x"]], {"labels": "x"}, r"labels must be a list of span types; got 'x': wrap it"),
+        ([["B-x"]], {"labels": "x"}, r"a list of span types; got the string 'x': wrap it"),
         ([["B-x"]], {"zero_division": "warn"}, r"zero_division must be .*; got 'warn'\."),
         ([["B-x"]], {"zero_division": 0.5}, r"zero_division must be 0.0, 1.0 or nan; got 0.5\."),
         ([["B-x"]], {"mode": "lenient"}, r"mode must be 'conlleval' or 'strict'; got 'lenient'\."),
@@ -614,11 +614,11 @@ def test_answers_for_empty_sequences_are_labels():
     assert span_f1([[]], p, mode="strict", scheme="iob2") == 0.0
     assert sequence_accuracy([[]], p) == 1.0
     assert "token accuracy" not in span_report([["B-x"]], p, output_dict=True)
-    with pytest.raises(ValueError, match=r"1 labels in y_true but 0 .* If the empty lists are"):
+    with pytest.raises(ValueError, match=r"1 label in y_true but 0 .* If the empty lists are"):
         token_accuracy([["B-x"]], p)
-    with pytest.raises(ValueError, match="1 labels in y_true but 0"):
+    with pytest.raises(ValueError, match="1 label in y_true but 0"):
         span_f1([["B-x"]], p, mode="strict", scheme="iob2")
-    with pytest.raises(ValueError, match="1 labels in y_true but 0"):
+    with pytest.raises(ValueError, match="1 label in y_true but 0"):
         span_f1([["B-x"]], tagger.set_output(predict="array").predict([np.zeros((0, 2))]))
     with pytest.raises(ValueError, match="over no sequences"):
         sequence_accuracy([], np.empty(0, object))
@@ -631,7 +631,7 @@ def test_segments_where_they_have_no_score():
             accuracy(segments, segments)
     with pytest.raises(ValueError, match=r"mode='strict' is for labels"):
         span_f1(segments, segments, mode="strict", scheme="iob2")
-    with pytest.raises(ValueError, match=r"y_true has 1 sequences, y_pred 2"):
+    with pytest.raises(ValueError, match=r"y_true has 1 sequence, y_pred 2"):
         span_f1(segments, segments * 2)
     with pytest.raises(ValueError, match=r"^Sequence 0 of y_pred: "):
         span_f1([["B-a"]], [[(0, 2, "a")]])

@@ -3,7 +3,7 @@
 import math
 import numbers
 import sys
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 
@@ -36,20 +36,32 @@ def check_choice(name: str, value: Any, allowed: tuple) -> None:
         raise ValueError(f"{name} must be one of {allowed}; got {value!r:.60}.")
 
 
-def check_names(columns: Sequence[str], *, some: bool = False) -> list[str]:
-    """Refuse a single string (it would be read letter by letter) and repeated names.
+def check_names(
+    values: Iterable[Any], name: str = "columns", noun: str = "name", *, some: bool = False
+) -> list[Any]:
+    """List of ``values``: neither one string, which would be read by letters, nor repetitions.
 
-    ``some``: there must be at least one name.
+    ``name``: the parameter; ``noun``: what each value is; ``some``: there must be at least one.
     """
-    if isinstance(columns, str):
-        raise ValueError(f"columns must be a list of names; got the string {columns!r}.")
-    if not isinstance(columns, Iterable):
-        raise TypeError(f"columns must be a list of names; got {columns!r}.")
-    names = list(columns)
-    if not all(isinstance(name, Hashable) for name in names):
-        raise TypeError(f"columns must be a list of names; got {names}.")
-    if len(set(names)) != len(names):
-        raise ValueError(f"columns must be different names; got {names}.")
+    if isinstance(values, str):
+        raise ValueError(
+            f"{name} must be a list of {noun}s; got the string {values!r:.60}: wrap it in a list."
+        )
+    if not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a list of {noun}s; got {values!r:.60}.")
+    names = list(values)
+    if not all(isinstance(each, Hashable) for each in names):
+        raise TypeError(f"{name} must be a list of {noun}s; got {names}.")
+    if len(set(names)) < len(names):
+        twice = next(each for k, each in enumerate(names) if each in names[:k])
+        raise ValueError(
+            f"{name} must be different {noun}s; it has {twice!r} several times: drop one."
+        )
     if some and not names:
-        raise ValueError("columns must name at least one column; got an empty list.")
+        raise ValueError(f"{name} must name at least one {noun}; got an empty list.")
     return names
+
+
+def counted(n: int, noun: str) -> str:
+    """A number and its noun: "1 row", "3 rows"."""
+    return f"{n} {noun if n == 1 else noun + 's'}"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sklseq._lib.checks import counted
 from sklseq._lib.ragged import offsets_of
 from sklseq.data._label_lists import string_codes
 from sklseq.data.tables import is_list, is_table, refuse_mask
@@ -267,8 +268,8 @@ def check_lengths(lengths: np.ndarray, n_labels: np.ndarray, name: str = "y") ->
 def different_lengths(s: int, n_rows: Any, n_labels: Any, name: str = "y") -> ValueError:
     """Return the error for a sequence with different numbers of rows and labels."""
     return ValueError(
-        f"Sequence {s} has {n_rows} rows in X but {n_labels} labels in {name}; each row needs one "
-        "label."
+        f"Sequence {s} has {counted(n_rows, 'row')} in X but {counted(n_labels, 'label')} in "
+        f"{name}; each row needs one label."
     )
 
 

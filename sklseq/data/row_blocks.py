@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from sklseq._lib.checks import check_names, check_number, is_number
+from sklseq._lib.checks import check_names, check_number, counted, is_number
 from sklseq.data.sequences import as_csr, check_entries, first_not_finite
 from sklseq.data.store import CORRUPT, read_npy_header
 from sklseq.data.table_cache import cache_table, write_blocks
@@ -284,8 +284,8 @@ class RowBlocks:
             )
         if self.random_access and len(labels) != self.source.shape[0]:
             raise ValueError(
-                f"The sequence has {self.source.shape[0]} rows but {len(labels)} labels; each row "
-                "needs one label."
+                f"The sequence has {counted(self.source.shape[0], 'row')} but "
+                f"{counted(len(labels), 'label')}; each row needs one label."
             )
         # The last piece is open, so that `fit` notices labels that are too few.
         firsts = [*range(0, len(labels), n_rows)]

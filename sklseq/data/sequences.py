@@ -16,6 +16,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sklseq._lib.checks import counted
 from sklseq._lib.index_types import index_type
 from sklseq._lib.ragged import offsets_of, ranges
 from sklseq.data.labels import PartialLabelError, cut_rows, locate, read_codes
@@ -703,7 +704,8 @@ def check_not_empty(X: Any, unit: str = "row") -> None:
     n = getattr(X, f"n_{unit}s")
     if len(X) == 0 or n == 0:
         raise ValueError(
-            f"X must hold at least one {unit}; got {len(X)} sequences with {n} {unit}s in all."
+            f"X must hold at least one {unit}; got {counted(len(X), 'sequence')} with "
+            f"{counted(n, unit)} in all."
         )
     if X.shape[1] == 0:
         raise ValueError("X must have at least one feature; got 0.")

@@ -20,7 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from sklseq._lib.checks import check_names, is_number
+from sklseq._lib.checks import check_names, counted, is_number
 from sklseq._lib.drafts import draft
 from sklseq._lib.lines import as_lines
 
@@ -93,8 +93,8 @@ class FirstLine(NamedTuple):
             t, expected, as_in = 0, widths[t], "the lines after it"
             remedy = "repair or remove it, skip comments by comment="
         return FormatError(
-            f"{self.name}, line {tokens.numbers[t]}: expected {expected} "
-            f"column{'s' * (expected > 1)}, as in {as_in}, but got {widths[t]} in "
+            f"{self.name}, line {tokens.numbers[t]}: expected {counted(expected, 'column')}, "
+            f"as in {as_in}, but got {widths[t]} in "
             f"{shorten(tokens.lines[t])!r}; {remedy}, or give the separator of the file."
         )
 
@@ -381,7 +381,7 @@ def _column_names(name: str, columns: Sequence[str] | None, n_columns: int) -> l
     names = check_names(columns)
     if len(names) != n_columns:
         raise FormatError(
-            f"columns names {len(names)} column{'s' * (len(names) != 1)} ({', '.join(names)}), but "
+            f"columns names {counted(len(names), 'column')} ({', '.join(names)}), but "
             f"{name} has {n_columns} besides the label; name each of them once, or give the "
             "separator of the file."
         )
@@ -501,7 +501,7 @@ def conll_text(
             raise TypeError(_NOT_A_LIST.format(what=what, kind=type(of).__name__))
         if len(of) != len(X):
             raise ValueError(
-                f"X has {len(X)} sequences, but {what} has {len(of)}; give one for each."
+                f"X has {counted(len(X), 'sequence')}, but {what} has {len(of)}; give one for each."
             )
     blocks, width = [], None
     for s, sequence in enumerate(X):
@@ -510,8 +510,8 @@ def conll_text(
         width = len(table) if width is None else width
         if len(table) != width:
             raise ValueError(
-                f"Sequence {s} has {len(table)} columns, labels included, but sequence 0 has "
-                f"{width}; give all sequences the same columns."
+                f"Sequence {s} has {counted(len(table), 'column')}, labels included, but sequence "
+                f"0 has {width}; give all sequences the same columns."
             )
         blocks.append(_join_rows(s, table, separator, docstart))
     return "".join(blocks)
@@ -590,7 +590,8 @@ def _transpose_rows(s: int, sequence: Sequence) -> list[list]:
 def _label_column(s: int, what: str, labels: Sequence, n_steps: int) -> list:
     if len(labels) != n_steps:
         raise ValueError(
-            f"Sequence {s} has {n_steps} tokens in X, but {len(labels)} labels in {what}."
+            f"Sequence {s} has {counted(n_steps, 'token')} in X, but "
+            f"{counted(len(labels), 'label')} in {what}."
         )
     return list(labels)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from sklseq._lib.checks import check_names, counted
 from sklseq.data.segment_labels import labels_to_segments, read_triple
 from sklseq.data.strict_spans import check_mode, find_strict_spans
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
@@ -63,7 +64,7 @@ class SpanConfusionDisplay:
 
     def __init__(self, counts: ArrayLike, types: list[str]):
         self.counts = np.asarray(counts)
-        self.types = [str(type_) for type_ in types]
+        self.types = list(map(str, check_names(types, "types", "span type")))
         n = len(self.types) + 2
         if self.counts.shape != (n, n):
             raise ValueError(
@@ -148,10 +149,8 @@ class SpanConfusionDisplay:
         pairs = [_both(s, *pair, outside, scheme) for s, pair in enumerate(zip(y_true, y_pred))]
         if types is None:
             types = _by_frequency(pairs)
-        types = list(types)
+        types = check_names(types, "types", "span type")
         code = {type_: k for k, type_ in enumerate(types)}
-        if len(code) < len(types):
-            raise ValueError(f"types must name each span type once; got {types}.")
         counts = np.zeros((len(code) + 2, len(code) + 2), dtype=np.int64)
         for true, predicted in pairs:
             true, predicted = ([x for x in spans if x[2] in code] for spans in (true, predicted))
@@ -210,7 +209,8 @@ def _both(s: int, true: Any, predicted: Any, outside: str, scheme: str | None) -
     of_labels = [len(x) for x in (true, predicted) if x and isinstance(x[0], str)]
     if len(of_labels) == 2 and of_labels[0] != of_labels[1]:
         raise ValueError(
-            f"Sequence {s} has {of_labels[0]} labels in y_true but {of_labels[1]} in y_pred."
+            f"Sequence {s} has {counted(of_labels[0], 'label')} in y_true but {of_labels[1]} in "
+            "y_pred."
         )
     pairs = ((true, "y_true"), (predicted, "y_pred"))
     one, other = (_spans(x, outside, scheme, s, name) for x, name in pairs)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from sklseq._lib.checks import check_number
+from sklseq._lib.checks import check_names, check_number
 from sklseq.data.input_kinds import check_one_sequence
 from sklseq.data.types import ArrayLike, MatrixLike, TokensLike
 from sklseq.display._common import HeatMap, estimator_with, new_axes, tokens_of
@@ -67,7 +67,8 @@ class MarginalsDisplay:
         y_pred: Iterable[Hashable] | None = None,
         y_true: Iterable[Hashable] | None = None,
     ):
-        self.proba, self.labels = np.asarray(proba, dtype=float), np.asarray(labels)
+        self.proba = np.asarray(proba, dtype=float)
+        self.labels = np.asarray(check_names(labels, "labels", "label"))
         if self.proba.ndim != 2 or self.proba.shape[1] != len(self.labels):
             raise ValueError(
                 f"proba must have the shape (n_steps, {len(self.labels)}), as there are "
@@ -77,9 +78,7 @@ class MarginalsDisplay:
         self.tokens = list(map(str, range(n) if tokens is None else tokens))
         self.y_pred, self.y_true = (None if y is None else list(y) for y in (y_pred, y_true))
         for name in ("tokens", "y_pred", "y_true"):
-            given = getattr(self, name)
-            if given is not None and len(given) != n:
-                raise ValueError(f"{name} must have one entry per row, {n}; got {len(given)}.")
+            _check_length(name, getattr(self, name), n)
 
     @classmethod
     def from_estimator(
@@ -122,6 +121,8 @@ class MarginalsDisplay:
         labels = estimator_with("classes_", estimator, "MarginalsDisplay").classes_
         if len(predicted) and isinstance(predicted[0], tuple):  # segments
             predicted = _of_segments(predicted, len(proba), labels)
+        y = None if y is None else list(y)
+        _check_length("y", y, len(proba))
         if tokens is None:
             try:
                 tokens = tokens_of(x)
@@ -184,6 +185,11 @@ class MarginalsDisplay:
             wrong = (true[t] in code and (pred is None or pred[t] != true[t]) for t in rows)
             scatter(true, wrong, "right" if pred is None else "right instead", s=60,
                     facecolor="none", edgecolor="#D55E00", linewidth=1.6)  # fmt: skip
+
+
+def _check_length(name: str, values: list | None, n: int) -> None:
+    if values is not None and len(values) != n:
+        raise ValueError(f"{name} must have one entry per row, {n}; got {len(values)}.")
 
 
 def _of_segments(segments: Any, n: int, labels: np.ndarray) -> list:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from sklseq._lib.checks import check_number
+from sklseq._lib.checks import check_number, counted
 from sklseq._lib.ragged import offsets_of
 from sklseq.data.segment_labels import labels_to_segments, segments_to_labels
 from sklseq.data.types import LabelsLike, SequencesLike
@@ -247,7 +247,9 @@ class SegmentationDisplay:
         segments = list(segments)
         if segments and isinstance(segments[0], str):
             if len(segments) != n:
-                raise ValueError(f"{where} has {len(segments)} labels for {n} tokens.")
+                raise ValueError(
+                    f"{where} has {counted(len(segments), 'label')} for {counted(n, 'token')}."
+                )
             return labels_to_segments(segments, None, outside=self.outside)
         try:
             segments_to_labels(segments, n)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from sklseq._lib.checks import check_names
 from sklseq.data.types import ArrayLike
 from sklseq.display._common import HeatMap, estimator_with, new_axes, write_values
 
@@ -65,7 +66,7 @@ class TransitionsDisplay:
         end: ArrayLike | None = None,
     ):
         self.transition = np.asarray(transition, dtype=float)
-        self.labels = np.asarray(labels)
+        self.labels = np.asarray(check_names(labels, "labels", "label"))
         n = len(self.labels)
         self.start, self.end = (
             np.zeros(n) if each is None else np.asarray(each, dtype=float) for each in (start, end)
@@ -101,7 +102,8 @@ class TransitionsDisplay:
         """
         tagger = estimator_with("transition_", estimator, "TransitionsDisplay")
         known = list(tagger.classes_)
-        labels = sorted(known, key=_by_type) if labels is None else list(labels)
+        labels = sorted(known, key=_by_type) if labels is None else labels
+        labels = check_names(labels, "labels", "label")
         unknown = [label for label in labels if label not in known]
         if unknown or not labels:
             raise ValueError(f"labels must be some of {known}; got {labels}.")

@@ -74,7 +74,16 @@ class WeightsMixin:
         Returns
         -------
         list of (weight, label, feature name)
+
+        Raises
+        ------
+        ValueError
+            If the label or the sign is unknown.
         """
+        if isinstance(n, str):
+            raise ValueError(
+                f"n must be the number of weights; got {n!r:.60}: give a label as label={n!r:.60}."
+            )
         names = self._names(feature_names)
         weights = coef = dense_weights(self.coef_)
         if label is not None:

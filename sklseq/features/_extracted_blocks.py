@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.checks import counted
 from sklseq.data.input_kinds import blocks_of
 from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, join_rows, one_shot_error, with_last
 from sklseq.features._field import receptive_field
@@ -90,4 +91,5 @@ def each_block(X: Any) -> Iterator:
 def first_block(X: Any) -> Any:
     for rows in each_block(X):
         return rows
-    raise ValueError(f"X must hold at least one row; got {len(X)} sequences without rows.")
+    given = counted(len(X), "sequence")
+    raise ValueError(f"X must hold at least one row; got {given} without rows.")

@@ -344,7 +344,7 @@ PAIR = {"s": [1, 1], "w": ["a", "b"]}
         (lambda: pandas_frame(**TWICE), {"y": "w", "columns": ["s"]}, "has 2 columns 'w'"),
         (lambda: {**PAIR, "y": ["O"]}, {"y": "y"}, "must be equally long; got s: 2, w: 2, y: 1"),
         (lambda: {"s": [1, 1], "x": [0.5]}, {}, "must be equally long; got s: 2, x: 1"),
-        (lambda: PAIR, {"columns": []}, "columns must name at least one column"),
+        (lambda: PAIR, {"columns": []}, "columns must name at least one name"),
         (lambda: PAIR, {"columns": 3}, "columns must be a list of names; got 3"),
         (lambda: {"s": [1, 1]}, {}, "has no columns for X beside group and y"),
         (lambda: PAIR, {"y": ["w"]}, r"group and y must be names of columns; got \['w'\]"),

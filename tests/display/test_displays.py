@@ -195,7 +195,7 @@ def random_spans(rng, n):
 def test_confusion_by_counting(seed):
     rng = np.random.default_rng(seed)
     pairs = [(random_spans(rng, 12), random_spans(rng, 12)) for _ in range(20)]
-    display = SpanConfusionDisplay.from_predictions(*zip(*pairs), types="abc")
+    display = SpanConfusionDisplay.from_predictions(*zip(*pairs), types=list("abc"))
     expected = np.zeros((5, 5), dtype=int)
     for true, predicted in pairs:
         rows_of = [[set(range(a, b)) for a, b, _ in spans] for spans in (true, predicted)]
@@ -316,6 +316,23 @@ def test_marginals_errors(model):
         MarginalsDisplay(np.ones((2, 2)), ["a", "b", "c"])
     with pytest.raises(ValueError, match="y_true must have one entry per row, 2; got 1"):
         MarginalsDisplay(np.ones((2, 1)), ["a"], y_true=["a"])
+    with pytest.raises(ValueError, match=r"^y must have one entry per row, 6; got 1"):
+        MarginalsDisplay.from_estimator(model, X[0], ["O"])
+
+
+@pytest.mark.parametrize("wrong", ["AB", ["A", "A"]])
+def test_names_are_a_list_and_differ(model, wrong):
+    problem = "a list of {}s; got the string 'AB'" if wrong == "AB" else "different {}s; it has 'A'"
+    calls = [
+        ("types", "span type", lambda: SpanConfusionDisplay(np.zeros((4, 4)), wrong)),
+        ("types", "span type", lambda: SpanConfusionDisplay.from_predictions(Y, Y, types=wrong)),
+        ("labels", "label", lambda: TransitionsDisplay(np.zeros((2, 2)), wrong)),
+        ("labels", "label", lambda: TransitionsDisplay.from_estimator(model, labels=wrong)),
+        ("labels", "label", lambda: MarginalsDisplay(np.zeros((3, 2)), wrong)),
+    ]
+    for name, noun, call in calls:
+        with pytest.raises(ValueError, match=f"^{name} must be {problem.format(noun)}"):
+            call()
 
 
 # --- HTML in a browser --------------------------------------------------------------------------

@@ -145,7 +145,7 @@ def test_from_a_tagger():
         ([[(0, 9, "a")], [], []], r"segments of sequence 0: .*exceeds its sequence of 6"),
         ([[(0, 2, "a"), (1, 3, "a")], [], []], r"segments of sequence 0: .*overlap"),
         ([[(0, 0, "a")], [], []], r"segments of sequence 0: .*is empty"),
-        ([["O"], [], ["O"]], r"segments of sequence 0 has 1 labels for 6 tokens"),
+        ([["O"], [], ["O"]], r"segments of sequence 0 has 1 label for 6 tokens"),
     ],
 )
 def test_bad_segments_are_named(segments, message):

@@ -107,7 +107,7 @@ def test_different_numbers_of_sequences(data, model, method):
 def test_different_lengths_name_the_sequence(data, model, method):
     X, y = data
     y = [*y[:4], [*y[4], 0], *y[5:]]
-    with pytest.raises(ValueError, match=rf"Sequence 4 has {len(X[4])} rows in X but {len(y[4])}"):
+    with pytest.raises(ValueError, match=rf"Sequence 4 has {len(X[4])} rows? in X but {len(y[4])}"):
         getattr(model, method)(X, y)
 
 
@@ -264,6 +264,8 @@ def test_explain_takes_one_sequence(data, model):
         model.explain(data[0][0], feature_names=["a"])
     with pytest.raises(ValueError, match="label must be one of"):
         model.top_features(label="none")
+    with pytest.raises(ValueError, match=r"n must be .* got 'none': give a label as label='none'"):
+        model.top_features("none")
 
 
 FAILURES = {

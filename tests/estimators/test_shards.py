@@ -205,7 +205,7 @@ def test_columns_out_of_range_are_refused(tmp_path):
 
 def test_save_checks_labels_and_rows(tmp_path):
     X = Sequences(np.zeros((2, 1)), [0, 2])
-    with pytest.raises(ValueError, match="2 rows in X but 1 labels in y"):
+    with pytest.raises(ValueError, match="2 rows in X but 1 label in y"):
         X.save(tmp_path / "a.npz", [["a"]])
     with pytest.raises(ValueError, match="X must be finite"):
         Sequences(np.full((2, 1), np.nan), [0, 2]).save(tmp_path / "a.npz")
@@ -622,7 +622,7 @@ def test_what_a_function_must_return():
         CRFTagger().fit(Shards([lambda: 3]))
     with pytest.raises(ShardError, match="Shard 0: KeyError: 'x'"):
         CRFTagger().fit(Shards([lambda: {}["x"]]))
-    with pytest.raises(ShardError, match="Shard 0: Sequence 0 has 2 rows in X but 1 labels"):
+    with pytest.raises(ShardError, match="Shard 0: Sequence 0 has 2 rows in X but 1 label"):
         CRFTagger().fit(Shards([([np.zeros((2, 1))], [["a"]])]))
 
 

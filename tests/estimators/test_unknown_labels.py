@@ -325,7 +325,7 @@ def test_wrong_known_labels(model, data):
         model.predict(X[:1], known=[[1, *[None] * (len(X[0]) - 1)]])
     with pytest.raises(ValueError, match="X and known must hold the same number of sequences"):
         model.predict_proba(X, known=y[1:])
-    with pytest.raises(ValueError, match=r"Sequence 0 has . rows in X but 1 labels in known"):
+    with pytest.raises(ValueError, match=r"Sequence 0 has . rows in X but 1 label in known"):
         model.predict(X, known=[y[0][:1], *y[1:]])
     with pytest.raises(ValueError, match="known needs sequences in memory"):
         model.predict([RowBlocks(lambda: iter([X[0]]))], known=y[:1])

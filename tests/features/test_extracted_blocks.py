@@ -98,7 +98,7 @@ def test_names_of_columns_are_those_of_memory():
         (WindowFeatures(conjoin=["x0|x1[-1]"]), blocks, "use min_count=1, and conjoin with"),
         (WindowFeatures(TokenFeatures()), blocks, "X holds sequences in blocks, which Window"),
         (WindowFeatures(), lambda: iter([X]), r"X\[0\] is an iterator, which can be read once"),
-        (PerToken(), lambda: RowBlocks([]), "at least one row; got 1 sequences without rows"),
+        (PerToken(), lambda: RowBlocks([]), "at least one row; got 1 sequence without rows"),
     ],
 )  # fmt: skip
 def test_what_needs_memory_says_so(extractor, source, message):

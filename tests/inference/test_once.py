@@ -146,5 +146,5 @@ def test_errors():
         once_paths(potentials, rules, np.ones(2, dtype=bool))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MOST_POINTERS", 5)
-        with pytest.raises(ValueError, match="of sequence 1, of 3 rows, repeat 1 labels, too many"):
+        with pytest.raises(ValueError, match="of sequence 1, of 3 rows, repeat 1 label, too many"):
             once_paths(potentials, rules, np.ones(2, dtype=bool))

@@ -553,7 +553,7 @@ NAN = np.where(np.arange(5) == 2, np.nan, X20)
         (
             [lambda: iter([])],
             [[]],
-            "X must hold at least one row; got 1 sequences with 0 rows in all",
+            "X must hold at least one row; got 1 sequence with 0 rows in all",
         ),
         ([lambda: iter([])], [["a"]], "Sequence 0 has 0 rows in X but at least 1"),
         ([lambda: iter([X20])], [Y20, Y20], "got 1 in X and 2 in y"),

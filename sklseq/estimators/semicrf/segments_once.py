@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sklseq._lib.checks import counted
 from sklseq.data.labels import find_codes
 from sklseq.data.segment_labels import write_segments
 from sklseq.data.segment_potentials import SegmentPotentials
@@ -62,8 +63,9 @@ class OnceSearch(NamedTuple):
             repeated += more
             if len(self.classes) << len(repeated) > MOST_STATES:
                 raise NoValidAnswerError(
-                    f"The best segmentations of sequence {s} repeat {len(repeated)} labels, too "
-                    "many for a search; name fewer labels in valid, or use handle_invalid='best'."
+                    f"The best segmentations of sequence {s} repeat "
+                    f"{counted(len(repeated), 'label')}, too many for a search; name fewer labels "
+                    "in valid, or use handle_invalid='best'."
                 )
             rows = self._search(X[[s]], find_codes(np.array(repeated), self.classes))
             if rows is None:

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from sklseq._lib.checks import counted
 from sklseq._lib.cpu import load_kernel
 from sklseq._lib.ragged import offsets_of
 from sklseq.data.span_rules import SpanRules, find_by_rules
@@ -85,8 +86,9 @@ def _path(scores: tuple, begins: NDArray, bit: NDArray, s: int) -> NDArray:
     (T, L), n_sets = psi.shape, 1 << n_types
     if T * L * n_sets > MOST_POINTERS:
         raise NoValidAnswerError(
-            f"The best label paths of sequence {s}, of {T} rows, repeat {n_types} labels, too "
-            "many for a search; name fewer labels in valid, or use handle_invalid='best'."
+            f"The best label paths of sequence {s}, of {counted(T, 'row')}, repeat "
+            f"{counted(n_types, 'label')}, too many for a search; name fewer labels in valid, "
+            "or use handle_invalid='best'."
         )
     delta, pointers = np.empty((2, n_sets, L)), np.empty((T, n_sets, L), dtype=np.int32)
     labels = np.empty(T, dtype=np.int32)

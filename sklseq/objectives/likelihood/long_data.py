@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.checks import counted
 from sklseq.data.label_blocks import CodedLabels, LabelBlocks
 from sklseq.data.labels import different_lengths, encode_labels
 from sklseq.data.row_blocks import one_shot_error
@@ -204,7 +205,8 @@ def _summarise_blocks(
     ]
     if sums.counts is None:
         raise ValueError(
-            f"X must hold at least one row; got {len(lengths)} sequences with 0 rows in all."
+            f"X must hold at least one row; got {counted(len(lengths), 'sequence')} with 0 rows in "
+            "all."
         )
     L = len(classes)
     support = Support(
