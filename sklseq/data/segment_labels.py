@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklseq._lib.checks import check_number
+from sklseq._lib.ragged import offsets_of
 from sklseq.data.constraints import allowed_transitions, first_violation
 from sklseq.data.labels import (
     as_label_sequences,
     check_counts,
     check_lengths,
+    cut_rows,
     is_missing,
     locate,
     type_kind,
@@ -175,15 +177,35 @@ def read_segments(
     )
 
 
-def labels_of_segments(y: Any, lengths: np.ndarray, outside: str | None) -> list[list[str]]:
-    """IOB2 labels of all sequences, from any input of :func:`read_segments`."""
-    truth, labels = read_segments(y, lengths, outside), []
-    cuts = np.searchsorted(truth.sequence, np.arange(len(lengths) + 1))
-    for n, a, b in zip(lengths.tolist(), cuts[:-1], cuts[1:]):
-        rows = zip(*(column[a:b].tolist() for column in truth[1:]))
-        kept = [row for row in rows if row[2] != outside]
-        labels.append(segments_to_labels(kept, n, outside="O" if outside is None else outside))
-    return labels
+def labels_of_segments(
+    y: Any, lengths: np.ndarray, outside: str | None, written: str | None = None
+) -> list[NDArray]:
+    """IOB2 labels of all sequences, from any input of :func:`read_segments`.
+
+    ``written``: the label of steps outside of segments; by default ``outside``, which must not be
+    the label of a step in a segment.
+    """
+    truth = read_segments(y, lengths, outside)
+    types, type_ = np.unique(truth.label, return_inverse=True)
+    rows = np.column_stack([truth.start, truth.stop, type_])
+    codes = iob2_codes(rows, types, outside if written is None else None)
+    names = iob2_names(types, outside)
+    if written is not None:
+        names = np.where(np.repeat(types == outside, 2), written, names)
+    return list(cut_rows(names[codes], offsets_of(lengths)))
+
+
+def read_triples(y: Any, outside: str | None) -> list[list[tuple[int, int, str]]]:
+    """Segments of each sequence of unknown length, from segments or IOB2 labels."""
+    y = list_of_segments(y)
+    if not _holds_labels(y, np.zeros(len(y))):
+        lists = ([check_triple(one, s, k) for k, one in enumerate(x)] for s, x in enumerate(y))
+        return [[triple for triple in triples if triple[2] != outside] for triples in lists]
+    truth = _of_labels(y, np.array(list(map(len, y))), outside)
+    kept = truth.label != outside
+    sequence, *columns = (column[kept] for column in truth)
+    triples = list(zip(*(column.tolist() for column in columns)))
+    return list(cut_rows(triples, np.searchsorted(sequence, np.arange(len(y) + 1))))
 
 
 def holds_segments(y: Any) -> bool:

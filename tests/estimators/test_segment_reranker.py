@@ -193,6 +193,36 @@ def test_other_forms_of_x_and_y():
     assert two.predict_labels(pairs)[0] == ["B-A", "B-M", "B-P"]
 
 
+@pytest.mark.parametrize("s", [0, 4])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["B-A", "x", "O"], "Label 'x' at row 1 of sequence {s} of y"),
+        (["B-A", "O"], "Sequence {s} has 3 rows in X but 2 labels in y"),
+        ([(0, 9, "A")], "Segment 0 of sequence {s} of y, .*, runs past the end"),
+    ],
+)
+def test_wrong_segments_name_their_sequence(s, wrong, message):
+    rows = [["a", "m", "z"], ["b", "m", "z"]] * 4
+    reranker = model().fit(rows, Y[:2] * 4)
+    of_labels = isinstance(wrong[0], str)
+    y = [["B-A", "B-M", "B-P"] if of_labels else [(0, 1, "A")] for _ in rows]
+    y[s] = wrong
+    for call in (reranker.score, model().fit):
+        with pytest.raises(ValueError, match=message.format(s=s)):
+            call(rows, y)
+
+
+@pytest.mark.parametrize("outside", ["none", "", None])
+def test_labels_and_score_with_another_label_outside(outside):
+    y = [[one for one in y if outside is None or one[2] != "M"] for y in Y]
+    segmenter = make_pipeline(WORDS, SemiCRFSegmenter(l2=0.1, outside=outside))
+    reranker = SegmentReranker(segmenter, cv=2).fit(X, y)
+    assert reranker.score(X, y) == 1
+    of_m = "B-M" if outside is None else outside
+    assert reranker.predict_labels(X)[0] == ["B-A", of_m, "B-P"]
+
+
 @pytest.mark.parametrize(("row", "other"), [({"a": "x"}, {"b": "x"}), (["x"], [])])
 def test_rows_without_the_column_of_tokens_are_named(row, other):
     rows, labels = [[row, row], [row, row], [row, other]], [[(0, 1, "x")]] * 3

@@ -358,6 +358,22 @@ def test_labels_are_those_of_the_predicted_segments(outside):
     assert [labels.tolist() for labels in arrays] == expected
 
 
+@pytest.mark.parametrize("outside", ["O", "none", "", "B-q", "I-a", None])
+def test_the_score_does_not_depend_on_the_label_outside(outside):
+    X, y = problem(9)
+    if outside is None:
+        labels = iter(np.random.default_rng(0).choice(["a", "b"], X.n_steps).tolist())
+        y = [[(t, t + 1, next(labels)) for t in range(n)] for n in X.lengths.tolist()]
+    model = SemiCRFSegmenter(outside=outside, l2=1.0).fit(X, y)
+    true, found = (
+        {(s, *one) for s, segments in enumerate(each) for one in segments}
+        for each in (y, model.predict(X))
+    )
+    f1 = 2 * len(true & found) / (len(true) + len(found))
+    assert 0 < f1 < 1
+    assert model.score(X, y) == pytest.approx(f1, rel=1e-15)
+
+
 def test_a_label_of_segments_is_not_the_one_outside():
     y = [[(1, 3, "x")], [(0, 1, "x")]]
     X = [[["a"], ["b"], ["c"]], [["b"], ["a"]]]

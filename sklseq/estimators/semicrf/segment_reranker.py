@@ -24,24 +24,22 @@ from sklseq._lib.estimator import (
 from sklseq._lib.ragged import offsets_of
 from sklseq.data.segment_labels import (
     Span,
-    check_triple,
-    labels_to_segments,
+    labels_of_segments,
     list_of_segments,
-    segments_to_labels,
+    read_triples,
 )
-from sklseq.data.sequences import check_sample_weight, training_weights
+from sklseq.data.sequences import training_weights
 from sklseq.data.types import ArrayLike, ColumnsLike, LabelsLike, SequencesLike, ValidLike
 from sklseq.estimators.folds import as_list, of_positive_weight, take
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
 from sklseq.estimators.semicrf.segment_source import read_potentials
-from sklseq.estimators.semicrf.semicrf_segmenter import SemiCRFSegmenter
+from sklseq.estimators.semicrf.semicrf_segmenter import SemiCRFSegmenter, segment_f1
 from sklseq.estimators.semicrf.whole_features import fit_texts, texts_log_proba, whole_features
 from sklseq.estimators.unwrap import fit_weighted, last_step, unwrap
 from sklseq.estimators.valid_paths import segmentation_rule
-from sklseq.estimators.validation import check_handle_invalid, nothing_to_score
+from sklseq.estimators.validation import check_handle_invalid
 from sklseq.features import SegmentFeatures, _columns
 from sklseq.inference.chain.once import NoValidAnswerError
-from sklseq.metrics import span_f1
 from sklseq.objectives.segment.candidate_margin import CandidateMargin, softmax_of_lists
 from sklseq.solvers import lbfgs
 
@@ -187,7 +185,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         given = None if sample_weight is None else training_weights(sample_weight, len(y))
         X, y, weights = of_positive_weight(X, y, given)
         base = self._base()
-        truth = _segments_of(y, last_step(unwrap(base, fitted=False))[0].outside)
+        truth = read_triples(y, last_step(unwrap(base, fitted=False))[0].outside)
         if self.cv > len(y):
             raise ValueError(
                 f"cv={self.cv} folds need as many sequences of a weight above 0; got {len(y)}."
@@ -360,12 +358,13 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
             After ``set_output(predict="array")`` an object array of arrays.
         """
         X = as_list(X)
-        found = self.predict(X)
+        return as_chosen(self, labels_of_segments(self.predict(X), *self._steps(X)))
+
+    def _steps(self, X: Any) -> tuple[np.ndarray, str | None]:
+        # Lengths of the sequences, and the label of steps outside of segments.
         segmenter, rows = last_step(self.estimator_, X)
-        outside = fitted_parameter(segmenter, "outside") or "O"
         lengths = read_potentials(rows, segmenter.vectorizer_)[0].lengths
-        written = zip(found, lengths.tolist())
-        return as_chosen(self, (segments_to_labels(x, n, outside=outside) for x, n in written))
+        return lengths, fitted_parameter(segmenter, "outside")
 
     def predict_nbest(self, X: SequencesLike, n: int = 10) -> list[tuple[list, np.ndarray]]:
         """The candidates of each sequence, best first, with their log-probabilities among them.
@@ -421,23 +420,8 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         float
         """
         check_is_fitted(self, "coef_")
-        outside = fitted_parameter(last_step(self.estimator_)[0], "outside")
-        true = _segments_of(y, outside)
-        if not check_sample_weight(sample_weight, len(true)).any():
-            raise nothing_to_score()
-        return float(span_f1(true, self.predict(X), sample_weight=sample_weight))
-
-
-def _segments_of(y: Any, outside: str | None) -> list[list[tuple[int, int, str]]]:
-    # Segments of each sequence, from segments or IOB2 labels.
-    truth = []
-    for s, labels in enumerate(y):
-        if len(labels) and isinstance(labels[0], str):
-            truth.append(labels_to_segments(labels, outside="O" if outside is None else outside))
-        else:
-            triples = [check_triple(segment, s, k) for k, segment in enumerate(labels)]
-            truth.append([triple for triple in triples if triple[2] != outside])
-    return truth
+        X = as_list(X)
+        return segment_f1(y, self.predict(X), *self._steps(X), sample_weight)
 
 
 def _checked(features: Any, function: Callable) -> Mapping[str, float]:

@@ -827,10 +827,17 @@ class SemiCRFSegmenter(
         float
         """
         X = self._read(X)
-        true = labels_of_segments(y, X.lengths, self._outside)
-        if not check_sample_weight(sample_weight, len(X)) @ X.lengths > 0:
-            raise nothing_to_score()
-        return float(span_f1(true, self.predict_labels(X), sample_weight=sample_weight))
+        return segment_f1(y, self.predict(X), X.lengths, self._outside, sample_weight)
+
+
+def segment_f1(
+    y: Any, predicted: Any, lengths: np.ndarray, outside: str | None, sample_weight: Any
+) -> float:
+    """F1 of predicted segments; steps outside of segments do not count, whatever their label."""
+    true, found = (labels_of_segments(each, lengths, outside, "O") for each in (y, predicted))
+    if not check_sample_weight(sample_weight, len(true)) @ lengths > 0:
+        raise nothing_to_score()
+    return float(span_f1(true, found, sample_weight=sample_weight))
 
 
 def labels_of_rows(segmenter: SemiCRFSegmenter, answers: Iterable) -> tuple[list, list]:
