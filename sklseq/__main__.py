@@ -491,9 +491,11 @@ def _tag(args: argparse.Namespace) -> None:
     batches = _read_text(args, columns[0]) if args.text else _read(args, columns)
     for k, batch in enumerate(batches):
         try:
-            predicted = _labels_of(model, batch.X)
+            last, rows = _last_step(model, batch.X)
+            predicted = _labels_of(last, rows)
             if args.confidence:
-                _add_confidence(args.model, model, batch.X, predicted)
+                for x, column in zip(batch.X, _confidence(args.model, last, rows, predicted)):
+                    x["confidence"] = [f"{value:.4f}" for value in column]
             output.write(batch, predicted)
         except ValueError as error:
             where = f" Sequence 0 is that of line {batch.line} of {_name(args.file)}." if k else ""
@@ -501,46 +503,40 @@ def _tag(args: argparse.Namespace) -> None:
     output.close()
 
 
-def _add_confidence(path: str, model: Any, X: list, predicted: list) -> None:
-    """Add a column with the probabilities of the predicted labels, or of whole segments."""
-    if not hasattr(model, "predict_proba"):
+def _last_step(model: Any, X: list) -> tuple[Any, Any]:
+    """The last step of a Pipeline and what it reads; another model and X."""
+    return (model[-1], model[:-1].transform(X)) if hasattr(model, "steps") else (model, X)
+
+
+def _labels_of(last: Any, rows: Any) -> list:
+    """Return predicted labels; segments of a segmenter are written in IOB2."""
+    return getattr(last, "predict_labels", last.predict)(rows)
+
+
+def _confidence(path: str, last: Any, rows: Any, predicted: list) -> list[list[float]]:
+    """Probabilities of the predicted labels, or of whole segments."""
+    if not hasattr(last, "predict_proba"):
         raise ValueError(
             f"{path} has no probabilities of labels; give a CRFTagger or a SemiCRFSegmenter "
             "trained by likelihood, or leave out --confidence."
         )
-    found = model.predict_proba(X)
-    if _is_segmenter(model):
-        columns = _confidence_of_segments(model, X, found)
-    else:
-        known = {label: k for k, label in enumerate(model.classes_)}
-        codes = ([known[label] for label in labels] for labels in predicted)
-        columns = [p[range(len(c)), c].tolist() for p, c in zip(found, codes)]
-    for x, column in zip(X, columns):
-        x["confidence"] = [f"{value:.4f}" for value in column]
+    found = last.predict_proba(rows)
+    if hasattr(last, "predict_labels"):
+        return _confidence_of_segments(last, rows, found)
+    known = {label: k for k, label in enumerate(last.classes_)}
+    codes = ([known[label] for label in labels] for labels in predicted)
+    return [p[range(len(c)), c].tolist() for p, c in zip(found, codes)]
 
 
-def _confidence_of_segments(model: Any, X: list, found: list) -> list[list[float]]:
+def _confidence_of_segments(last: Any, rows: Any, found: list) -> list[list[float]]:
     """Probability of the whole segment of each token; elsewhere that of no segment."""
-    from sklseq.inspection import spans
-
-    classes, label = model.classes_.tolist(), model[-1].outside
+    classes, label = last.classes_.tolist(), last.outside
     outside = classes.index(label) if label in classes else 0
     columns = [p[:, outside].tolist() for p in found]
-    for column, segments in zip(columns, spans(model, X)):
+    for column, segments in zip(columns, last.predict_spans(rows)):
         for start, stop, _, probability in segments:
             column[start:stop] = [probability] * (stop - start)
     return columns
-
-
-def _is_segmenter(model: Any) -> bool:
-    return hasattr(model, "steps") and hasattr(model[-1], "decode_closure")
-
-
-def _labels_of(model: Any, X: list) -> list:
-    """Return predicted labels; segments of a segmenter are written in IOB2."""
-    if not _is_segmenter(model):
-        return model.predict(X)
-    return model[-1].predict_labels(model[:-1].transform(X))
 
 
 class _Output:
@@ -617,7 +613,8 @@ def _evaluate(args: argparse.Namespace) -> None:
                 f"{_name(args.file)} has only the columns that {args.model} reads; add "
                 "the true label as the last column."
             )
-        predicted = [[str(label) for label in labels] for labels in _labels_of(model, X)]
+        found = _labels_of(*_last_step(model, X))
+        predicted = [[str(label) for label in labels] for labels in found]
     else:
         y, predicted = _last_two(args)
     if args.mode or all(

@@ -114,7 +114,7 @@ FAULTS = [
     ("data/segment_labels.py", "None if label == UNKNOWN else label", "label", "test_partial_segments"),
     ("estimators/semicrf/segment_problem.py", "if source.has_unknown:", "if source.is_partial:", "test_partial_segments"),
     ("inference/chain/expectation.py", "np.zeros((0, 0, 0, 0)), work, rows", "np.zeros((0, 0, 0, 0)), work", "test_expected_features"),
-    ("estimators/semicrf/segment_reranker.py", "triples = [check_triple(segment, s, k) for k,", "triples = [(*segment[:2], str(segment[2])) for k,", "test_segment_reranker"),
+    ("data/segment_labels.py", "([check_triple(one, s, k) for k,", "([(*one[:2], str(one[2])) for k,", "test_segment_reranker"),
     ("data/sequences.py", "array % 1 != 0", "array % 1 > 9", "test_row_transitions"),
     ("inference/chain/linear_chain.py", "n = min(n, L ** min(T, 64))", "n = min(n, L ** min(T - 1, 64))", "test_row_transitions"),
     ("estimators/semicrf/segment_reranker.py", "or not np.isfinite(value)", "", "test_segment_reranker"),

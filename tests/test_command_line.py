@@ -328,6 +328,15 @@ def test_confidence_of_segments_is_that_of_the_whole_segment(run, files):
     assert any(stop - start > 1 for one in spans(model, X) for start, stop, _, _ in one)
 
 
+@pytest.mark.parametrize("name", ["one", "segments"])
+def test_confidence_extracts_features_once(run, files, monkeypatch, name):
+    first = type(pickle.loads((files / name).read_bytes())[0])
+    extract, calls = first._rows_of, []
+    monkeypatch.setattr(first, "_rows_of", lambda self, X: calls.append(len(X)) or extract(self, X))
+    assert run(f"tag -m {name} --confidence words.txt")[0] == 0
+    assert calls == [16]
+
+
 def test_another_label_outside_segments_is_written_with_its_probability(run, files):
     X = [{"w": ["in", "New", "York"]}, {"w": ["Rome", "calls"]}, {"w": ["so", "it", "is"]}]
     y = [["other", "B-city", "I-city"], ["B-city", "other"], ["other"] * 3]
