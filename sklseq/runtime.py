@@ -433,7 +433,7 @@ class Stream:
     def _score(self, scores: tuple, stop: int, held: bool = False) -> None:
         # Push the scores of the unscored items before stop; the other items are context. held:
         # their labels are emitted when the sequence ends.
-        from sklseq.inference.chain.online_rules import _online, no_path
+        from sklseq.inference.chain.online_rules import push_scores
 
         done = self._beam.n_rows
         if stop <= done:
@@ -442,10 +442,8 @@ class Stream:
         if entries is not None:
             entries = entries.part(new.start, new.stop)
             entries = entries.for_kernels(entries.score.astype(np.float64), self._beam.width)
-        psi = psi[new, : len(self._decoder.classes_)]
-        dead = _online.push_rows(self._beam, psi, held, entries)
-        if dead >= 0:
-            raise no_path(f"row {done + dead}")
+        labels = self._decoder.classes_
+        push_scores(self._beam, psi[new, : len(labels)], entries, held=held, labels=labels)
 
     def _taken(self) -> list:
         return list(map(self._decoder.classes_.__getitem__, self._beam.take_codes().tolist()))

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from scipy import sparse
 from sklearn.model_selection import PredefinedSplit
 from sklearn.pipeline import make_pipeline
 
@@ -28,7 +29,7 @@ from sklseq import (
     labels_to_segments,
     segments_to_labels,
 )
-from sklseq.__main__ import main
+from sklseq.__main__ import _sparsify, main
 from sklseq._lib.drafts import draft
 from sklseq.datasets import make_contacts, read_conll, write_conll
 from sklseq.datasets._conll_batches import conll_batches
@@ -173,7 +174,7 @@ def test_a_development_set_stops_training(files, run):
     expected = make_pipeline(column_features(["w", "newline"]), tagger)
     expected.fit(X + X_dev, y + y_dev)
     model = pickle.loads((files / "m").read_bytes())
-    assert_array_equal(model[-1].coef_, tagger.coef_)
+    assert_array_equal(model[-1].densify().coef_, tagger.coef_)
     assert model.score(X_dev, y_dev) == max(tagger.validation_scores_)
 
 
@@ -326,6 +327,19 @@ def test_confidence_of_segments_is_that_of_the_whole_segment(run, files):
             expected[start:stop] = [f"{probability:.4f}"] * (stop - start)
         assert column == expected
     assert any(stop - start > 1 for one in spans(model, X) for start, stop, _, _ in one)
+
+
+def test_weights_that_are_mostly_zero_take_no_space(run, files):
+    X, y = read(files, "train.txt", ["c0", "c1"])
+    assert run("train -m saved --set max_iter=5 train.txt")[0] == 0
+    saved = pickle.loads((files / "saved").read_bytes())
+    expected = make_pipeline(column_features(["c0", "c1"]), CRFTagger(max_iter=5)).fit(X, y)
+    assert sparse.issparse(saved[-1].coef_)
+    assert saved[-1].coef_.nnz < 0.5 * expected[-1].coef_.size
+    assert_array_equal(saved[-1].densify().coef_, expected[-1].coef_)
+    dense = CRFTagger(max_iter=1).fit([np.eye(2), np.eye(2)], [["a", "b"], ["b", "a"]])
+    _sparsify(dense)
+    assert isinstance(dense.coef_, np.ndarray)
 
 
 @pytest.mark.parametrize("name", ["one", "segments"])

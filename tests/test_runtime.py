@@ -562,6 +562,25 @@ def test_threads_may_begin_with_the_same_question(tagger):
 
 
 @pytest.mark.parametrize("rule", [{}, {"lag": 0}, {"lag": 2}])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_item_whose_scores_overflow_leaves_a_stream_as_it_was(rule, dtype):
+    tagger = CRFTagger().fit([[{"w": 1.0}, {"v": 1.0}]] * 2, [["x", "y"]] * 2)
+    for name in ("coef_", "transition_", "start_", "end_"):
+        setattr(tagger, name, getattr(tagger, name).astype(dtype))
+    decoder, large = runtime.Decoder(describe(tagger)), float(np.finfo(dtype).max)
+    tagger.coef_ *= 1e5
+    wrong = runtime.Decoder(describe(tagger)).stream(**rule)
+    stream = decoder.stream(**rule)
+    for item in ({"w": large / 10}, {"w": large / 10, "v": large / 10}):
+        with pytest.raises(ValueError, match=r"Label '[xy]' of row 0 has the score -?(inf|nan)"):
+            wrong.push(item)
+        assert wrong.n_seen == 0
+        assert wrong.finish() == []
+    labels = [label for w in "wvw" for label in stream.push({w: 1.0})] + stream.finish()
+    assert labels == ["x", "y", "x"]
+
+
+@pytest.mark.parametrize("rule", [{}, {"lag": 0}, {"lag": 2}])
 def test_items_without_a_label_leave_a_stream_as_it_was(rule):
     tagger = CRFTagger().fit([[{"w": "a"}, {"w": "b"}]] * 2, [["x", "y"]] * 2)
     tagger.transition_ = np.array([[-np.inf, 0.0], [-np.inf, -np.inf]])  # y ends a sequence

@@ -13,7 +13,7 @@ from sklseq.data.sequences import check_sample_weight
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.validation import other_width
 from sklseq.inference.chain.linear_chain import Transitions
-from sklseq.inference.chain.online_rules import OnlineRule, _online, new_beam, no_path
+from sklseq.inference.chain.online_rules import OnlineRule, new_beam, no_path, push_scores
 from sklseq.inference.chain.row_transitions import RowTransitions
 
 
@@ -47,19 +47,17 @@ class BlockDecoder(NamedTuple):
         A label is final when all survivor paths share it; only rows on which they differ are kept
         in memory.
         """
-        where, n = f"sequence {number}", 0
+        where = f"sequence {number}"
         beam = new_beam(self.chain, OnlineRule(strategy="closure"))
         for rows in source.read(BLOCK_ROWS, where):
-            psi, given = self.scores(rows, where), self.entries(rows, n == 0)
+            psi, given = self.scores(rows, where), self.entries(rows, beam.n_rows == 0)
             if given is not None:
                 given = given.for_kernels(given.score.astype(np.float64), beam.width)
-            dead = _online.push_rows(beam, psi[:, : len(self.classes)], False, given)
-            if dead >= 0:
-                raise no_path(f"row {n + dead} of {where}")
-            n += len(psi)
+            psi = psi[:, : len(self.classes)]
+            push_scores(beam, psi, given, where=f" of {where}", labels=self.classes)
             yield beam.take_codes()
-        if n and not beam.end_sequence():
-            raise no_path(f"row {n - 1} of {where}", at_end=True)
+        if beam.n_rows and not beam.end_sequence():
+            raise no_path(f"row {beam.n_rows - 1} of {where}", at_end=True)
         yield beam.take_codes()
 
     def scores(self, rows: Any, where: str) -> np.ndarray:

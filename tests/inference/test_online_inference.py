@@ -213,7 +213,7 @@ def test_confidence_is_calibrated_on_data_drawn_from_the_model(rule):
 def test_scores_whose_sums_would_overflow_are_refused(dtype, score):
     emission = np.zeros((5, 2), dtype=dtype)
     emission[3, 1] = score
-    with pytest.raises(ValueError, match=r"do not overflow.* label 1 of row 1 of sequence 1"):
+    with pytest.raises(ValueError, match=r"^Label 1 of row 1 of sequence 1 has .* do not overflow"):
         decode_online(emission, np.full((2, 2), score / 4, dtype=dtype), [0, 2, 5])
 
 

@@ -241,9 +241,9 @@ def test_features_that_overflow_are_named_by_their_item(dtype):
         scores = scores * 1e10 if name == "coef_" else scores
         setattr(decoder.estimator_, name, scores.astype(dtype))
     stream, large = rows_of(decoder), np.finfo(dtype).max.astype(float)
-    with pytest.raises(ValueError, match="Item 21 of the stream has features that are too large"):
+    with pytest.raises(ValueError, match=r"^Label 'L0' of row 21 has the score inf"):
         stream.push_many([np.zeros(3), np.full(3, large)])
-    with pytest.raises(ValueError, match="Item 20 of the stream has features that are too large"):
+    with pytest.raises(ValueError, match=r"^Label 'L0' of row 20 has the score inf"):
         stream.push([large, 0, 0])
 
 

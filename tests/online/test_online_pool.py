@@ -190,7 +190,7 @@ def test_errors_name_the_stream():
     pool.push_many(["s", "t"], rows[:2])
     before = state(pool)
     for scores, message in (
-        ([[0, 0], [np.nan, 0]], "Item 1 of stream 't' gives label 'a' the score nan"),
+        ([[0, 0], [np.nan, 0]], "Label 'a' of row 1 of stream 't' has the score nan"),
         ([[0, 0], [-np.inf, -np.inf]], "No label is allowed at row 1 of stream 't', after"),
     ):
         with pytest.raises(ValueError, match=message):

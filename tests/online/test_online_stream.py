@@ -632,7 +632,11 @@ def states_equal(a, b):
             ValueError,
             r"push_many takes items one after another; got a dict of \['w', 'tag'\]",
         ),
-        (lambda s: s.push_potentials([1e309, 0, 0, 0]), ValueError, "label 0 of row 5 has inf"),
+        (
+            lambda s: s.push_potentials([1e309, 0, 0, 0]),
+            ValueError,
+            "Label 0 of row 5 has the score inf",
+        ),
         (lambda s: s.push("word"), ValueError, "must be 4 numbers, .*; got 'word'"),
         (lambda s: s.push_many("words"), ValueError, "push_many takes items one after another"),
         (lambda s: s.push_many(np.zeros(4)), ValueError, r"2-D matrix; got shape \(4,\)"),
@@ -640,12 +644,12 @@ def states_equal(a, b):
         (
             lambda s: s.push_potentials([0, np.nan, 0, 0]),
             ValueError,
-            "label 1 of row 5 has nan",
+            "Label 1 of row 5 has the score nan",
         ),
         (
             lambda s: s.push_potentials([[0.0] * 4, [0, 0, np.inf, 0]]),
             ValueError,
-            "label 2 of row 6 has inf",
+            "Label 2 of row 6 has the score inf",
         ),
         (lambda s: s.push_potentials(np.zeros((2, 3))), ValueError, r"4 columns, .*\(2, 3\)"),
         (lambda s: s.push_potentials([-np.inf] * 4), ValueError, "No label is allowed at row 5"),
@@ -683,7 +687,7 @@ def test_a_score_that_float32_cannot_hold_is_refused(rule):
     for score in (1e39, -1e39, 3.4e38):
         for rows in ([score, 0, 0, 0], [[score, 0, 0, 0]], [[0] * 4, [score, 0, 0, 0]]):
             t = 5 + (np.shape(rows) == (2, 4))
-            with pytest.raises(ValueError, match=f"float32 do not overflow.* row {t} has"):
+            with pytest.raises(ValueError, match=rf"of row {t} has .* float32 do not overflow"):
                 stream.push_potentials(rows)
     assert states_equal(stream, twin)
     emissions += stream.push_potentials(emission[5:]) + stream.flush()

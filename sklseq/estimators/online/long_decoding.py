@@ -13,10 +13,9 @@ from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import (
     OnlinePaths,
     OnlineRule,
-    _online,
-    find_unfit,
     new_beam,
     no_path,
+    push_scores,
 )
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.objectives.scores.scored_rows import Potentials
@@ -64,14 +63,8 @@ def _joined(a: Potentials, b: Potentials) -> Potentials:
 
 
 def _push(beam: Any, scores: Potentials, where: str, last: bool = False) -> OnlinePaths:
-    emission = scores.emission
-    unfit = find_unfit(beam, emission)
-    if unfit is not None:
-        message = beam.unfit(emission[unfit], unfit[1], unfit[0])
-        raise ValueError(message.replace(" has ", f" of {where} has "))
-    dead = _online.push_rows(beam, emission, last, entries_for(beam, scores))
-    if dead >= 0:
-        raise no_path(f"row {beam.n_rows + dead} of {where}")
+    rows = entries_for(beam, scores)
+    push_scores(beam, scores.emission, rows, held=last, where=f" of {where}")
     return _taken(beam)
 
 

@@ -28,7 +28,7 @@ from sklseq.estimators.online.items import (
 )
 from sklseq.estimators.online.pipelines import StreamModel, tagger_of
 from sklseq.estimators.online.stream import OnlineStream, shared_chain
-from sklseq.inference.chain.online_rules import _online, find_unfit, new_beam, no_path
+from sklseq.inference.chain.online_rules import _online, new_beam, no_path, refused
 
 
 class PoolLabels(NamedTuple):
@@ -387,7 +387,6 @@ class StreamPool:
         self, rows: _Rows, goals: list[int] | None = None, delay: int = 0, keep: bool = False
     ) -> PoolLabels:
         # goals: number of labels of each stream to emit; -1: the stream ends.
-        self._check_scores(rows)
         counts = np.zeros((len(rows.ids), 3), dtype=np.int64)
         slots = np.array([slot for slot, _, _ in rows.tails], dtype=np.int64)
         wanted = np.array([0] * len(slots) if goals is None else goals, dtype=np.int64)
@@ -397,9 +396,7 @@ class StreamPool:
         )  # fmt: skip
         if dead is not None:
             k, t = dead
-            behind = t == rows.offsets[k + 1] - rows.offsets[k]
-            place = self._place(rows.ids[k], t - behind)
-            raise no_path(f"row {place}", at_end=behind and wanted[k] < 0)
+            raise self._refused(rows, k, t, at_end=wanted[k] < 0)
         if not keep:
             self._keep(rows)
         codes, confidence, latency = self._beam.take_arrays()
@@ -412,6 +409,13 @@ class StreamPool:
             latency = n_seen[stream] - 1 - position
         label = self._tagger.classes_[codes]
         return PoolLabels(rows.ids, stream, position, label, confidence, latency)
+
+    def _refused(self, rows: _Rows, k: int, t: int, at_end: bool) -> ValueError:
+        # The error for row t of the k-th stream; at_end: after its last row the stream ends.
+        if t == rows.offsets[k + 1] - rows.offsets[k]:
+            return no_path(f"row {self._place(rows.ids[k], t - 1)}", at_end)
+        scores, labels = rows.emission[rows.offsets[k] + t], self._tagger.classes_
+        return refused(self._beam, scores, f"row {self._place(rows.ids[k], t)}", labels)
 
     def _keep(self, rows: _Rows) -> None:
         n_before = len(self._streams)
@@ -441,19 +445,6 @@ class StreamPool:
         slots = [self._streams.pop(id)[0] for id in ids]
         self._states.forget(self._beam, np.array(slots, dtype=np.int64))
         self._free += slots
-
-    def _check_scores(self, rows: _Rows) -> None:
-        unfit = find_unfit(self._beam, rows.emission)
-        if unfit is None:
-            return
-        k = int(np.searchsorted(rows.offsets, unfit[0], side="right")) - 1
-        label = self._tagger.classes_[unfit[1]].item()
-        largest = f"{self._beam.largest:.3g}"
-        raise ValueError(
-            f"Item {self._place(rows.ids[k], unfit[0] - rows.offsets[k])} gives label {label!r} "
-            f"the score {rows.emission[unfit]}; scores must be from -{largest} to {largest} or "
-            "-inf. Scale the features as in training, or drop the item."
-        )
 
     # ------------------------------------------------------------------ pickling
 

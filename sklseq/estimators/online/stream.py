@@ -39,7 +39,7 @@ from sklseq.estimators.online.items import (
 )
 from sklseq.estimators.online.pipelines import StreamModel, tagger_of
 from sklseq.inference.chain.linear_chain import Transitions
-from sklseq.inference.chain.online_rules import _online, find_unfit, new_beam, no_path
+from sklseq.inference.chain.online_rules import new_beam, no_path, push_scores
 from sklseq.objectives.scores.scored_rows import Potentials
 
 
@@ -447,40 +447,24 @@ class OnlineStream:
     def _numbered_from(self, first: int) -> Any:
         return numbered_from(lambda s, t: f"{first + t} of the stream")
 
-    def _checked(self, emission: np.ndarray, features: bool) -> np.ndarray:
-        L = len(self._classes)
-        if emission.ndim != 2 or emission.shape[1] != L:
-            raise ValueError(
-                f"emission must have {L} columns, one for each label; got shape {emission.shape}."
-            )
-        unfit = find_unfit(self._beam, emission)
-        if unfit is not None and features:
-            raise ValueError(
-                f"Item {self._beam.n_rows + unfit[0]} of the stream has features that are too "
-                f"large: the score of label {self._classes[unfit[1]]!r} is {emission[unfit]}. "
-                "Scale the features as in training, or drop the item."
-            )
-        if unfit is not None:
-            raise ValueError(self._beam.unfit(emission[unfit], unfit[1], unfit[0]))
-        return emission
-
     def _push_features(self, scores: Potentials, held: bool = False) -> list[Emission]:
         rows = entries_for(self._beam, scores)
-        return self._push_scores(scores.emission, features=True, held=held, rows=rows)
+        return self._push_scores(scores.emission, held, rows, self._classes)
 
     def _push_scores(
         self,
         emission: np.ndarray,
-        features: bool = False,
         held: bool = False,
         rows: tuple | None = None,
+        labels: list | None = None,
     ) -> list[Emission]:
-        emission, beam = self._checked(emission, features), self._beam
-        dead = _online.push_rows(beam, emission, held, rows)
-        if dead >= 0:
-            raise no_path(f"row {beam.n_rows + dead}")
-        delay = self._model.after if self._transformers else 0
-        return beam.take(self._classes, Emission, delay)
+        beam, L = self._beam, len(self._classes)
+        if emission.ndim != 2 or emission.shape[1] != L:
+            raise ValueError(
+                f"emission must have {L} columns, one for each label; got shape {emission.shape}."
+            )
+        push_scores(beam, emission, rows, held=held, labels=labels)
+        return beam.take(self._classes, Emission, self._model.after if self._transformers else 0)
 
     @contextmanager
     def _restored_on_error(self, needed: bool) -> Iterator[None]:

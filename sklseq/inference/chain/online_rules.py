@@ -421,11 +421,6 @@ def decode_block(
     n, beam = len(emission), new_beam(chain, rule)
     if shares is not None and n:
         beam.share(shares, 0)
-    unfit = find_unfit(beam, emission)
-    if unfit is not None:
-        s = int(np.searchsorted(offsets, unfit[0], side="right")) - 1
-        message = beam.unfit(emission[unfit], unfit[1], unfit[0] - offsets[s])
-        raise ValueError(message.replace(" has ", f" of sequence {s + first} has "))
     paths = OnlinePaths(
         np.empty(n, np.intc), np.empty(n, np.int64), np.empty(n if confidence else 0)
     )
@@ -435,21 +430,36 @@ def decode_block(
     dead = _online.decode(beam, emission, offsets, *paths, held, rows)
     if dead is not None:
         s, t = dead
-        at_end = t == offsets[s + 1] - offsets[s]
-        raise no_path(f"row {t - at_end} of sequence {s + first}", at_end=at_end)
+        where = f"of sequence {s + first}"
+        if t == offsets[s + 1] - offsets[s]:
+            raise no_path(f"row {t - 1} {where}", at_end=True)
+        raise refused(beam, emission[offsets[s] + t], f"row {t} {where}")
     return paths
 
 
-def find_unfit(beam, emission: np.ndarray) -> tuple[int, int] | None:
-    """(row, label) of the first score that is neither -inf nor in a beam's range, or None."""
-    # Comparisons with NaN are false.
-    fit = (emission >= -beam.largest) & (emission <= beam.largest)
-    if not fit.all():
-        fit |= emission == -np.inf
-    if fit.all():
-        return None
-    t, j = np.argwhere(~fit)[0]
-    return int(t), int(j)
+def push_scores(
+    beam: Any, emission: np.ndarray, rows: tuple | None, *, held: bool = False, where: str = "",
+    labels: Any = None,
+) -> None:  # fmt: skip
+    """Push rows of one sequence to a beam, all or none, as ``_online.push_rows``.
+
+    ``where`` follows the number of a row in errors; ``labels``: see :func:`refused`.
+    """
+    t = _online.push_rows(beam, emission, held, rows)
+    if t >= 0:
+        raise refused(beam, emission[t], f"row {beam.n_rows + t}{where}", labels)
+
+
+def refused(beam: Any, scores: np.ndarray, place: str, labels: Any = None) -> ValueError:
+    """Error for a row with a score that is not in the range of a beam, or without a path.
+
+    ``labels``: of the scores, to be named in the error; by default their numbers.
+    """
+    names = range(len(scores)) if labels is None else np.asarray(labels).tolist()
+    for label, score in zip(names, scores.tolist()):
+        if not beam.fits(score):
+            return ValueError(beam.unfit(score, label, place))
+    return no_path(place)
 
 
 def no_path(where: str, at_end: bool = False) -> ValueError:

@@ -7,15 +7,18 @@ from sklseq.inference.chain.row_transitions import RowTransitions, pair_scores
 
 
 def row_scores(
-    emission: np.ndarray, transition: np.ndarray | RowTransitions, start: np.ndarray,
+    emission: np.ndarray | None, transition: np.ndarray | RowTransitions, start: np.ndarray,
     end: np.ndarray, offsets: np.ndarray, y: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
     """Terms of each row in F(x, y): emission_t(y_t), the transition to it or the start, the end.
 
-    ``y`` holds label codes; a row of the code -1, an unknown label, has the score -inf.
+    ``emission``: None stands for zeros. ``y`` holds label codes; a row of the code -1, an unknown
+    label, has the score -inf.
     """
     first, last, after = row_positions(offsets)
-    scores = emission[np.arange(len(y)), y].astype(np.float64)
+    scores = np.zeros(len(y))
+    if emission is not None:
+        scores += emission[np.arange(len(y)), y]
     scores[first] += start[y[first]]
     scores[after] += pair_scores(transition, after, y[after - 1], y[after])
     scores[last] += end[y[last]]
@@ -24,7 +27,7 @@ def row_scores(
 
 
 def path_scores(
-    emission: np.ndarray, transition: np.ndarray | RowTransitions, start: np.ndarray,
+    emission: np.ndarray | None, transition: np.ndarray | RowTransitions, start: np.ndarray,
     end: np.ndarray, offsets: np.ndarray, y: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
     """F(x, y) of each sequence, the sum of its :func:`row_scores`."""

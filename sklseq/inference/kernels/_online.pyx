@@ -135,6 +135,11 @@ cdef inline void max_plus(
         max_plus_row(<Lanes8*> NULL, digits, x, matrix, best, arg, L, width)
 
 
+cdef inline bint fits(double score, double largest) noexcept nogil:
+    # Whether sums with the score do not overflow; -inf is forbidden, and NaN does not fit.
+    return -largest <= score <= largest or score == -INFINITY
+
+
 cdef inline Py_ssize_t first_argmax(const double* x, Py_ssize_t L) noexcept nogil:
     cdef Py_ssize_t j, best = 0
     for j in range(1, L):
@@ -994,17 +999,22 @@ cdef class Beam:
                 f"A row must have {self.n_labels} scores, one a label; got {row.shape[0]}."
             )
         for j in range(self.n_labels):
-            if not -self.largest <= row[j] <= self.largest and row[j] != -INFINITY:
-                raise ValueError(self.unfit(row[j], j, 0))
+            if not fits(row[j], self.largest):
+                raise ValueError(self.unfit(row[j], j, f"row {self.n_rows}"))
             self.row[j] = self.rounded(row[j])
         return self.push_row(False) == FINE
 
-    def unfit(self, double score, Py_ssize_t label, Py_ssize_t t):
-        """What to say of a score of the t-th row to come that cannot be taken."""
+    def fits(self, double score):
+        """Whether the beam can take a score."""
+        return fits(score, self.largest)
+
+    def unfit(self, double score, label, str place):
+        """Error message for a score that cannot be taken; ``place`` names its row."""
         return (
-            f"Scores must be from -{self.largest:.3g} to {self.largest:.3g}, so that sums of "
-            f"{'float32' if self.single else 'float64'} do not overflow, or -inf (forbidden); "
-            f"label {label} of row {self.n_rows + t} has {score}."
+            f"Label {label!r} of {place} has the score {score}; scores must be from "
+            f"-{self.largest:.3g} to {self.largest:.3g}, so that sums of "
+            f"{'float32' if self.single else 'float64'} do not overflow, or -inf (forbidden): "
+            "scale them, or the features as in training, or drop the row."
         )
 
     def commit_oldest(self, Py_ssize_t n):
@@ -1266,14 +1276,14 @@ def advance_states(
     Beam beam,
     BeamStates states,
     const long long[::1] slots,      # (n,) each once
-    const real[:, :] emission,       # (n_rows, n_labels) checked scores
+    const real[:, :] emission,       # (n_rows, n_labels)
     const long long[::1] offsets,    # (n + 1,) rows of each slot
     const long long[::1] goals,      # (n,) labels that have to leave; -1: the sequence ends
     long long[:, ::1] counts,        # (n, 3)  OUT labels that left, first of them, rows seen
     bint keep,                       # whether all states stay as they were
     tuple rows,                      # entries of rows, as `row_matrices` takes them, or None
 ):
-    """Push rows to many streams; ``(k, t)`` if row t of the k-th allows no label, else None.
+    """Push rows to many streams; ``(k, t)`` if row t of the k-th is refused, else None.
 
     t is the number of its rows if only its end is not allowed. The labels that leave are in the
     queue of the beam. Unless the answer is None, and on errors, no state changes.
@@ -1315,18 +1325,26 @@ def advance_states(
     return None
 
 
+cdef inline bint read_row(Beam beam, const real[:, :] emission, Py_ssize_t t) noexcept nogil:
+    # Copy row t of the emission scores to beam.row; whether the beam can take all of them.
+    cdef Py_ssize_t j
+    cdef bint fit = True
+    for j in range(beam.n_labels):
+        fit &= fits(emission[t, j], beam.largest)
+        beam.row[j] = beam.rounded(emission[t, j])
+    return fit
+
+
 cdef Py_ssize_t push_span(
     Beam beam, const real[:, :] emission, Py_ssize_t first, Py_ssize_t last, long long goal,
     RowMatrices* matrices
 ) except -2 nogil:
-    # Number of the first row that allows no label, that behind the last if only the end does not or
+    # Number of the first row that is refused, that behind the last if only the end does not or
     # what is to be committed, or -1. If labels are to leave, the rows have come for that: held.
-    cdef Py_ssize_t t, j, n_queued = beam.n_queued
+    cdef Py_ssize_t t, n_queued = beam.n_queued
     for t in range(first, last):
-        for j in range(beam.n_labels):
-            beam.row[j] = beam.rounded(emission[t, j])
         beam.arriving = matrix_at(<const double*> NULL, matrices, t)
-        if beam.push_row(goal != 0) == DEAD:
+        if not read_row(beam, emission, t) or beam.push_row(goal != 0) == DEAD:
             return t - first
     if goal < 0:
         return last - first if beam.finish() == DEAD else -1
@@ -1337,22 +1355,20 @@ cdef Py_ssize_t push_span(
 
 
 def push_rows(Beam beam, const real[:, :] emission, bint held=False, tuple rows=None):
-    """Push rows of checked scores, all or none; the first that allows no label, or -1.
+    """Push rows of scores, all or none; the first that is not fit or allows no label, or -1.
 
     ``held``: no label leaves until those that are pending are committed, or the sequence ends.
     ``rows``: entries of rows, as `row_matrices` takes them.
     """
-    cdef Py_ssize_t t, j, dead = -1
+    cdef Py_ssize_t t, dead = -1
     cdef RowMatrices matrices = row_matrices(rows, beam.score, False)
     cdef bint fine = False
     beam.mark()
     try:
         with nogil:
             for t in range(emission.shape[0]):
-                for j in range(beam.n_labels):
-                    beam.row[j] = beam.rounded(emission[t, j])
                 beam.arriving = matrix_at(<const double*> NULL, &matrices, t)
-                if beam.push_row(held) == DEAD:
+                if not read_row(beam, emission, t) or beam.push_row(held) == DEAD:
                     dead = t
                     break
         fine = dead < 0
@@ -1374,11 +1390,11 @@ def decode(
     Py_ssize_t held,                 # last rows of each sequence that come with its end
     tuple rows,                      # entries of rows, as `row_matrices` takes them, or None
 ):
-    """Decode whole sequences; ``(s, t)`` if row t of sequence s allows no label, else None.
+    """Decode whole sequences; ``(s, t)`` if row t of sequence s is refused, else None.
 
     t is the length of the sequence if only its end is not allowed.
     """
-    cdef Py_ssize_t s, t, j, first, n
+    cdef Py_ssize_t s, t, first, n
     cdef RowMatrices matrices = row_matrices(rows, beam.score, False)
     beam.weighs = confidences.shape[0] > 0 or beam.marginal or beam.shares.shape[0] > 0
     with nogil:
@@ -1388,10 +1404,11 @@ def decode(
             beam.base = -first
             matrices.first = first
             for t in range(n):
-                for j in range(beam.n_labels):
-                    beam.row[j] = emission[first + t, j]
                 beam.arriving = matrix_at(<const double*> NULL, &matrices, t)
-                if beam.push_row(t >= n - held) == DEAD:
+                if (
+                    not read_row(beam, emission, first + t)
+                    or beam.push_row(t >= n - held) == DEAD
+                ):
                     with gil:
                         return s, t
             if beam.finish() == DEAD:

@@ -29,9 +29,9 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.threads import Threads, in_parts
-from sklseq.data.sequences import row_positions
 from sklseq.inference.chain.halves import SharedRows
 from sklseq.inference.chain.linear_chain import best_paths
+from sklseq.inference.chain.path_scores import path_scores
 from sklseq.objectives.likelihood.likelihood import LogLikelihood, ThreadBuffers, squared_norm
 from sklseq.objectives.scores.design import _linear
 from sklseq.objectives.scores.score_map import Chain, ScoreMap, Weights
@@ -142,16 +142,12 @@ class SmoothedHinge(LogLikelihood):
 
     def _chain_scores(self, chain: Chain) -> np.ndarray:
         # Scores of the true transitions, first and last labels of each sequence.
-        y, (first, last, after) = self.y, row_positions(self.offsets)
-        rows = np.zeros(len(y))
-        rows[after] = chain.score[y[after - 1], y[after]]
-        rows[first] += chain.start[y[first]]
-        rows[last] += chain.end[y[last]]
+        scores = path_scores(None, chain.score, chain.start, chain.end, self.offsets, self.y)
         if self.scores.features is not None:
-            row, weight, value = self.scores.features.of_labels(self.offsets, y)
-            rows += np.bincount(row, value * chain.v[weight], len(y))
-        of_row = np.repeat(np.arange(len(self.given)), np.diff(self.offsets))
-        return np.bincount(of_row, rows, len(self.given))
+            row, weight, value = self.scores.features.of_labels(self.offsets, self.y)
+            sequence = np.searchsorted(self.offsets, row, side="right") - 1
+            scores += np.bincount(sequence, value * chain.v[weight], len(scores))
+        return scores
 
     def _slacks(self, w: np.ndarray) -> np.ndarray:
         # max_y (loss + F(x_i, y) - F(x_i, y_i)) of each sequence
