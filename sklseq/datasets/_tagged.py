@@ -27,7 +27,7 @@ def read_tagged(
     Returns
     -------
     X : list of list of str
-        The tokens of each sequence, separated by white space or tags.
+        The tokens of each sequence; white space and tags separate them.
     y : list of list of str
         Their IOB2 labels.
 

@@ -37,12 +37,12 @@ class TokenFeatures(TokenTransform, VocabularyMixin, Extractor, auto_wrap_output
     word, lower : bool, default=True
         The token, and the token in lower case.
     shape, short_shape : bool, default=True
-        Letters as ``X`` and ``x``, digits as ``d``; short: runs of one character written
-        once. Letters without case are ``x``; digits are those of ``str.isdigit``, in the flags,
-        too: the shape of ``"m²"`` is ``xd``.
+        The token with ``X`` for upper-case letters, ``x`` for other letters and ``d`` for digits;
+        in the short shape, a run of one character is written once. Digits are those of
+        ``str.isdigit``, as in the flags: the shape of ``"m²"`` is ``xd``.
     prefixes, suffixes : int or list of int, default=3
-        An integer n: the first (last) 1, 2, ..., n letters; a list: these lengths. As with
-        ``token[:n]``, a shorter token is its own prefix and suffix. 0: none.
+        An integer n: the first (last) 1, 2, ..., n letters; a list: prefixes (suffixes) of these
+        lengths; 0: none. A shorter token is its own prefix and suffix, as with ``token[:n]``.
     flags : bool or list of str, default=True
         True: "upper", "title", "digit", "alpha", "has_digit", "has_hyphen", "has_inner_upper"
         and "punct"; a list: these flags. A token has the attribute if the flag is true.

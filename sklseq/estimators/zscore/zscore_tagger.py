@@ -163,20 +163,21 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
 
         min_w  ½ wᵀCw + wᵀc + l2 · ‖w‖²   subject to   w·b - E ℓ ≥ 1,      c = Cov(φ, ℓ).
 
-    Neither problem needs the data after C⁻¹b is computed, a learning rate, or a line search.
+    Neither problem needs a learning rate or a line search, and none needs the data after C⁻¹b is
+    computed.
 
     Parameters
     ----------
     loss : {"hamming"}, array-like, dict, callable or None, default="hamming"
-        None is Equation (4) of the paper, "hamming" its §5.1. A matrix (n_labels, n_labels) gives
+        None: Equation (4) of the paper; "hamming": its §5.1. A matrix (n_labels, n_labels) gives
         the loss of predicting a label (column) for a true label (row), in the order of the sorted
         labels. A dict has losses by (true label, wrong label), 1 for missing pairs, and may have
         labels that do not occur in y. A callable takes both labels and returns the loss.
     l2 : float or None, default=None
         Ridge. 0 is the paper's parameter-free form, with the solution of minimum norm. None:
         min(1, 4 / n_labels). The ridge of the regression of labels on rows is 2 · n_labels · l2: a
-        feature of n rows with one label keeps n / (n + 2 · n_labels · l2) of its score, so that a
-        constant ``l2`` leaves nothing of rows where labels are many.
+        feature of n rows with one label keeps n / (n + 2 · n_labels · l2) of its score, so that
+        with many labels a constant ``l2`` would leave almost nothing of the scores.
     transitions : {"auto", "covariance", "information"}, default="auto"
         Scores of pairs of successive labels. "covariance": the part D of ``docs/maths``, which
         maximises the z-score: the method of the paper. It compares counts with those of uniform
@@ -185,9 +186,9 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         those of independent labels of the same frequencies, and was more accurate on all text
         measured. "auto": the kind, and its κ, with which sequences left out have the least loss
         (Hamming loss for ``loss=None``); ``transitions_`` and ``transition_weight_`` are what was
-        chosen. Of more than 10,000 rows (4,000 of more than 1,000 columns, 1,250 with a kernel),
-        one part is left out and another trained on, an eighth of all rows, at least 6,000 (2,400,
-        750). ``partial_fit`` leaves nothing out, and has "information". "auto" is
+        chosen. With more than 10,000 rows (4,000 rows of more than 1,000 columns; 1,250 rows with a
+        kernel), one part is left out, and another is trained on: an eighth of all rows, at least
+        6,000 (2,400; 750). ``partial_fit`` leaves nothing out, and has "information". "auto" is
         "covariance" where ``transition_weight`` is given, with ``refine``, and where weights are
         not in closed form: with ``separate``, ``constrained="training"`` and other ``moments``.
     transition_weight : float or None, default=None
@@ -309,8 +310,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
 
     Notes
     -----
-    A linear regression of labels gives few rows to a label whose values lie between those of
-    others: of measurements in few dense columns, the accuracy may be 10 to 30 points below that of
+    A linear regression rarely predicts a label whose values lie between those of other labels: for
+    measurements in few dense columns, the accuracy may be 10 to 30 points below that of
     :class:`CRFTagger`. ``refine=20`` makes up for it, and so does ``kernel="rbf"``: see
     :doc:`/zscore`.
 
@@ -502,7 +503,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         """Train on further sequences; after all parts, the weights equal those of one ``fit``.
 
         Only sums of products of features are kept, O(n_features²) numbers, so there must be few
-        features. Another ``l2``, loss or ``transition_weight`` needs no data:
+        features. To change ``l2``, the loss or ``transition_weight``, no data are needed:
         ``tagger.set_params(l2=0.3).partial_fit([], [])`` solves the system of the sums again. Every
         call does one factorisation of O(n_features³).
 
@@ -511,8 +512,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         X : list of sequences
             Arrays of columns that stay the same. New attributes of dicts and attribute lists become
             further columns, as if they had been 0 before. If there were more than 4000 columns, all
-            new attributes of the call are left out, with one warning. Later calls may have no rows,
-            or only weights of 0; these change nothing.
+            new attributes of the call are left out, with one warning. A later call without rows, or
+            with weights of 0 only, changes nothing.
         y : list of label sequences
         classes : array-like of shape (n_labels,), optional
             All labels of this and later calls; required in the first call.
@@ -526,8 +527,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         Raises
         ------
         ValueError
-            With more than 4000 features in the first call, ``constraints``, ``separate`` or moments
-            other than "exact"; after ``fit``, which keeps no sums.
+            If the first call has more than 4000 features; with ``constraints``, ``separate`` or
+            moments other than "exact"; or after ``fit``, which keeps no sums.
         """
         self._check_parameters()
         known = getattr(self, "classes_", None)

@@ -24,7 +24,7 @@ class Batch:
     rows : DenseBlock, SparseBlock or None
         Rows of all the sequences; None if they are read at each evaluation.
     codes : ndarray, or None
-        Codes of all rows, if all the sequences have unknown labels; None if none has.
+        Label codes of all rows; None if no label is unknown.
     """
 
     def __init__(self, sequences: list, weights: np.ndarray):

@@ -248,7 +248,7 @@ class Maximum(NamedTuple):
     mix : ndarray of shape (n_labels, n_labels)
         W = V · mix.
     pairs : ndarray of shape (n_labels, n_labels)
-        D.
+        D, the part of the transitions beside terms of single labels.
     multiplier : float
         α in w = C⁻¹(α b - c).
     zscore : float
