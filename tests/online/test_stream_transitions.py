@@ -10,8 +10,8 @@ from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, RowBlocks, Sequences
 from sklseq.data.row_blocks import BLOCK_ROWS
-from sklseq.estimators.online.arriving import chain_of
 from sklseq.estimators.online.long_decoding import decode_long
+from sklseq.estimators.online.row_potentials import chain_of
 from sklseq.features import TemplateFeatures
 from sklseq.inference.chain.online_rules import OnlineRule, decode_block
 from sklseq.online import Emission

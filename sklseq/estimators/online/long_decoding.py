@@ -8,7 +8,7 @@ import numpy as np
 from sklseq.data.input_kinds import blocks_of
 from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks
 from sklseq.data.types import SequencesLike
-from sklseq.estimators.online.arriving import entries_for, in_tokens, potentials_of_parts
+from sklseq.estimators.online.row_potentials import entries_for, in_tokens, potentials_of_parts
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import (
     OnlinePaths,

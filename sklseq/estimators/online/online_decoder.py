@@ -35,7 +35,6 @@ from sklseq.data.segment_labels import labels_of_segments
 from sklseq.data.sequences import Sequences, check_sample_weight
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen, cut_labels
-from sklseq.estimators.online.arriving import chain_of, in_tokens
 from sklseq.estimators.online.items import check_items
 from sklseq.estimators.online.pipelines import (
     StreamModel,
@@ -46,6 +45,7 @@ from sklseq.estimators.online.pipelines import (
     trial_look_ahead,
 )
 from sklseq.estimators.online.pool import StreamPool
+from sklseq.estimators.online.row_potentials import chain_of, in_tokens
 from sklseq.estimators.online.sources import emissions_of, emissions_of_async
 from sklseq.estimators.online.stream import Emission, OnlineStream
 from sklseq.estimators.unwrap import last_step

@@ -12,11 +12,6 @@ from sklseq._lib.owned import owned
 from sklseq._lib.ragged import offsets_of, ranges
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike
-from sklseq.estimators.online.arriving import (
-    check_emission_only,
-    entries_for,
-    potentials_of_parts,
-)
 from sklseq.estimators.online.checkpoints import check_checkpoint
 from sklseq.estimators.online.items import (
     list_items,
@@ -27,6 +22,11 @@ from sklseq.estimators.online.items import (
     takes_numbers,
 )
 from sklseq.estimators.online.pipelines import StreamModel, tagger_of
+from sklseq.estimators.online.row_potentials import (
+    check_emission_only,
+    entries_for,
+    potentials_of_parts,
+)
 from sklseq.estimators.online.stream import OnlineStream, shared_chain
 from sklseq.inference.chain.online_rules import _online, new_beam, no_path, refused
 

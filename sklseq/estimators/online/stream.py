@@ -18,12 +18,6 @@ from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.owned import owned
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike
-from sklseq.estimators.online.arriving import (
-    chain_of,
-    check_emission_only,
-    entries_for,
-    potentials_of_parts,
-)
 from sklseq.estimators.online.checkpoints import (
     check_checkpoint,
     name_of,
@@ -38,6 +32,12 @@ from sklseq.estimators.online.items import (
     takes_numbers,
 )
 from sklseq.estimators.online.pipelines import StreamModel, tagger_of
+from sklseq.estimators.online.row_potentials import (
+    chain_of,
+    check_emission_only,
+    entries_for,
+    potentials_of_parts,
+)
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import new_beam, no_path, push_scores
 from sklseq.objectives.scores.scored_rows import Potentials

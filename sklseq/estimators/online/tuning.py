@@ -15,7 +15,6 @@ from sklseq._lib.threads import Threads
 from sklseq.data.labels import check_counts
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.folds import as_list, read_folds, read_number, take
-from sklseq.estimators.online.arriving import chain_of, in_tokens
 from sklseq.estimators.online.online_decoder import (
     LatencyReport,
     OnlineDecoder,
@@ -24,6 +23,7 @@ from sklseq.estimators.online.online_decoder import (
     viterbi_of,
 )
 from sklseq.estimators.online.pipelines import decodes_segments, tagger_of
+from sklseq.estimators.online.row_potentials import chain_of, in_tokens
 from sklseq.inference.chain.online_rules import OnlineRule, decode_block
 from sklseq.objectives.scores.scored_rows import Potentials
 

@@ -1,4 +1,4 @@
-"""Potentials of parts of sequences, for streams and blocks."""
+"""Potentials of the rows that a stream or a block adds, in the form that beams take."""
 
 from typing import Any
 
