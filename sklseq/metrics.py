@@ -27,8 +27,8 @@ from sklseq.data.segment_labels import (
     segments_to_labels,
 )
 from sklseq.data.sequences import check_sample_weight
-from sklseq.data.span_labels import Spans, find_spans
-from sklseq.data.strict_spans import check_mode, find_strict_spans
+from sklseq.data.span_labels import Spans
+from sklseq.data.strict_spans import check_mode, read_spans
 
 __all__ = [
     "SCORERS",
@@ -386,8 +386,8 @@ def _count_spans(
     weight = None  # counts remain integers
     if sample_weight is not None:
         weight = np.repeat(check_sample_weight(sample_weight, len(offsets) - 1), np.diff(offsets))
-    true = _find(flat_true, offsets, scheme, "y_true")
-    pred = _find(flat_pred, offsets, scheme, "y_pred")
+    true = read_spans(flat_true, offsets, scheme, "y_true")
+    pred = read_spans(flat_pred, offsets, scheme, "y_pred")
     types = sorted({*true.types, *pred.types})
     type_true, type_pred = (_recode(spans, types) for spans in (true, pred))
     unit: float = 1
@@ -408,15 +408,6 @@ def _count_spans(
     n_right = count(type_true[right], true.start[right])
     n_pred, n_true = count(type_pred, pred.start), count(type_true, true.start)
     return _SpanCounts(types, n_right, n_pred, n_true, unit)
-
-
-def _find(flat: NDArray, offsets: NDArray[np.int64], scheme: str | None, name: str) -> Spans:
-    try:
-        if scheme is None:
-            return find_spans(flat, offsets)
-        return find_strict_spans(flat, offsets, scheme)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
 
 
 def _recode(spans: Spans, types: list[str]) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ IOB1, read from the last row to the first: E marks an end as B marks a beginning
 import numpy as np
 from numpy.typing import NDArray
 
-from sklseq.data.span_labels import Spans, parse_labels
+from sklseq.data.span_labels import Spans, find_spans, parse_labels
 
 # Pairs of prefixes of rows t - 1 and t (O: outside); "=": same type, "!": different types.
 _IOB1 = {
@@ -49,6 +49,22 @@ def check_mode(mode: str, scheme: str | None) -> None:
     if mode == "strict" and (not isinstance(scheme, str) or scheme not in STRICT_SCHEMES):
         known = ", ".join(map(repr, STRICT_SCHEMES))
         raise ValueError(f"With mode='strict', scheme must be one of {known}; got {scheme!r}.")
+
+
+def read_spans(
+    flat: NDArray,
+    offsets: NDArray[np.integer],
+    scheme: str | None,
+    name: str,
+    outside: str = "O",
+) -> Spans:
+    """Spans of the labels ``name``: valid ones of ``scheme``, or by the rules of conlleval."""
+    try:
+        if scheme is None:
+            return find_spans(flat, offsets, None, outside)
+        return find_strict_spans(flat, offsets, scheme, outside)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def find_strict_spans(

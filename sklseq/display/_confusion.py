@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from sklseq._lib.checks import check_names, counted
-from sklseq.data.segment_labels import labels_to_segments, read_triple
-from sklseq.data.strict_spans import check_mode, find_strict_spans
+from sklseq.data.labels import as_label_sequences, cut_rows
+from sklseq.data.segment_labels import read_triple
+from sklseq.data.strict_spans import check_mode, read_spans
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.display._common import HeatMap, new_axes, write_values
 
@@ -140,21 +141,25 @@ class SpanConfusionDisplay:
             If the numbers or the lengths of sequences differ.
         """
         check_mode(mode, scheme)
-        y_true, y_pred = list(y_true), list(y_pred)
-        if len(y_true) != len(y_pred):
+        true: list[list] = [list(x) for x in y_true]
+        predicted: list[list] = [list(x) for x in y_pred]
+        if len(true) != len(predicted):
             raise ValueError(
-                f"y_true and y_pred must hold the same number of sequences; got {len(y_true)} and "
-                f"{len(y_pred)}."
+                f"y_true and y_pred must hold the same number of sequences; got {len(true)} and "
+                f"{len(predicted)}."
             )
-        pairs = [_both(s, *pair, outside, scheme) for s, pair in enumerate(zip(y_true, y_pred))]
+        for s, pair in enumerate(zip(true, predicted)):
+            _check_lengths(s, *pair)
+        sides = ((true, "y_true"), (predicted, "y_pred"))
+        pairs = list(zip(*(_spans(y, outside, scheme, name) for y, name in sides)))
         if types is None:
             types = _by_frequency(pairs)
         types = check_names(types, "types", "span type")
         code = {type_: k for k, type_ in enumerate(types)}
         counts = np.zeros((len(code) + 2, len(code) + 2), dtype=np.int64)
-        for true, predicted in pairs:
-            true, predicted = ([x for x in spans if x[2] in code] for spans in (true, predicted))
-            _count(true, predicted, code, counts)
+        for pair in pairs:
+            one, other = ([x for x in spans if x[2] in code] for spans in pair)
+            _count(one, other, code, counts)
         return cls(counts, types)
 
     def plot(
@@ -204,30 +209,37 @@ class SpanConfusionDisplay:
         return self
 
 
-def _both(s: int, true: Any, predicted: Any, outside: str, scheme: str | None) -> tuple[list, list]:
-    true, predicted = list(true), list(predicted)
-    of_labels = [len(x) for x in (true, predicted) if x and isinstance(x[0], str)]
+def _check_lengths(s: int, true: list, predicted: list) -> None:
+    of_labels = [len(x) for x in (true, predicted) if _are_labels(x)]
     if len(of_labels) == 2 and of_labels[0] != of_labels[1]:
         raise ValueError(
             f"Sequence {s} has {counted(of_labels[0], 'label')} in y_true but {of_labels[1]} in "
             "y_pred."
         )
-    pairs = ((true, "y_true"), (predicted, "y_pred"))
-    one, other = (_spans(x, outside, scheme, s, name) for x, name in pairs)
-    return one, other
+
+
+def _are_labels(x: list) -> bool:
+    return bool(x) and isinstance(x[0], str)
 
 
 def _spans(
-    labels: list, outside: str, scheme: str | None, s: int, name: str
-) -> list[tuple[int, int, str]]:
-    if labels and isinstance(labels[0], str):
-        if scheme is None:
-            return labels_to_segments(labels, None, outside=outside)
-        offsets = np.array([0, len(labels)])
-        spans = find_strict_spans(np.array(labels), offsets, scheme, outside)
-        types = [spans.types[k] for k in spans.type.tolist()]
-        return list(zip(spans.start.tolist(), spans.stop.tolist(), types))
-    triples = (read_triple(one, s, k, name) for k, one in enumerate(labels))
+    y: list[list], outside: str, scheme: str | None, name: str
+) -> list[list[tuple[int, int, str]]]:
+    # Spans of each sequence, of labels or of segments.
+    flat, offsets = as_label_sequences([x if _are_labels(x) else [] for x in y], name)
+    found = read_spans(flat.astype(np.str_), offsets, scheme, name, outside)
+    sequence = np.searchsorted(offsets, found.start, side="right") - 1
+    start, stop = ((at - offsets[sequence]).tolist() for at in (found.start, found.stop))
+    triples = list(zip(start, stop, map(found.types.__getitem__, found.type.tolist())))
+    of_labels = cut_rows(triples, np.searchsorted(sequence, np.arange(len(y) + 1)))
+    return [
+        one if not x or _are_labels(x) else _read_segments(x, s, name, outside)
+        for s, (x, one) in enumerate(zip(y, of_labels))
+    ]
+
+
+def _read_segments(x: list, s: int, name: str, outside: str) -> list[tuple[int, int, str]]:
+    triples = (read_triple(one, s, k, name) for k, one in enumerate(x))
     return [triple for triple in triples if triple[2] != outside]
 
 

@@ -270,6 +270,8 @@ def test_confusion_mode_needs_its_scheme():
     [
         ([["O"]], [], "same number of sequences; got 1 and 0"),
         ([["O"], ["O", "O"]], [["O"], ["O"]], "Sequence 1 has 2 labels in y_true but 1 in y_pred"),
+        ([["O"], ["x"]], [["O"], ["O"]], "y_true: Label 'x' at row 0 of sequence 1 is not a span"),
+        ([["O"], ["O"]], [[], [(0, "a")]], "Segment 0 of sequence 1 of y_pred must be"),
     ],
 )
 def test_confusion_errors(y_true, y_pred, message):
