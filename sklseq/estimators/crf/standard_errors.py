@@ -17,6 +17,7 @@ from sklseq.estimators.sources.partial_source import PartialSource, Unlabelled
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.trained_weights import trained_support
 from sklseq.estimators.weights import dense_weights
+from sklseq.objectives.likelihood.likelihood import hessian_rows
 from sklseq.objectives.scores.score_map import ScoreMap, Support, Weights
 
 # Distance of a weight from the minimum, in standard errors, above which there is a warning.
@@ -136,12 +137,7 @@ def _hessian(f: Any, w: np.ndarray, trained: np.ndarray, budget: float) -> np.nd
     if f.scores.features is not None:
         return _differences(f, w, trained)
     hessian, n = f.hessian(w, budget - 16.0 * len(trained) ** 2), len(trained)
-    H, unit, product = np.empty((n, n)), np.zeros_like(w), np.empty_like(w)
-    for k, at in enumerate(trained):
-        unit[at] = 1
-        hessian.product(unit, product)
-        unit[at], H[k] = 0, product[trained]
-    return H
+    return hessian_rows(hessian, trained, np.ones(n), len(w))
 
 
 def _differences(f: Any, w: np.ndarray, trained: np.ndarray) -> np.ndarray:

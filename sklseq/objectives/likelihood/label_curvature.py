@@ -90,7 +90,7 @@ def label_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurva
     rows = without_zeros(X.rows[rows])
     frequent = np.argsort(-np.bincount(rows.indices, minlength=rows.shape[1]), kind="stable")
     frequent = frequent[: n_in_blocks(len(frequent), L)]
-    sizes, rows = _sizes(f.scores, frequent), rows[:, frequent]
+    sizes, rows = feature_sizes(f.scores)[frequent], rows[:, frequent]
     rows.data = rows.data / sizes[rows.indices]
     blocks = np.zeros((L, len(frequent), len(frequent)))
 
@@ -163,11 +163,11 @@ def _expected_counts(
     return counts
 
 
-def _sizes(scores: ScoreMap, features: np.ndarray) -> np.ndarray:
+def feature_sizes(scores: ScoreMap) -> np.ndarray:
+    """Largest magnitude of each feature, by which its column is divided; 1 if it has none."""
     if scores.largest is None:
-        return np.ones(len(features))
-    largest = scores.largest[features]
-    return np.where(largest > 0, largest, 1.0)
+        return np.ones(scores.n_features)
+    return np.where(scores.largest > 0, scores.largest, 1.0)
 
 
 def _sampled(f: LogLikelihood, X: Sequences, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -215,6 +215,19 @@ class Hessian:
         f.store_gradient(pairs[: scores.n_labels, : scores.n_labels], v, product)
 
 
+def hessian_rows(hessian: Any, at: np.ndarray, units: np.ndarray, n: int) -> np.ndarray:
+    """Rows and columns ``at`` of a Hessian of n weights, its k-th row times ``units[k]``.
+
+    By one product for each row.
+    """
+    H, unit, product = np.empty((len(at), len(at))), np.zeros(n), np.zeros(n)
+    for k, place in enumerate(at):
+        unit[place] = units[k]
+        hessian.product(unit, product)
+        unit[place], H[k] = 0, product[at]
+    return H
+
+
 class LogLikelihood(SumOfParts):
     """f(w) = -Σ_s weight_s · log p(y_s | x_s) + l2 · ‖w‖²₂.
 

@@ -9,8 +9,13 @@ import numpy as np
 
 from sklseq._lib.tiny import TINY
 from sklseq.data.sequences import Sequences
-from sklseq.objectives.likelihood.label_curvature import LabelCurvature
-from sklseq.objectives.likelihood.likelihood import Block, LogLikelihood, ThreadBuffers
+from sklseq.objectives.likelihood.label_curvature import LabelCurvature, feature_sizes
+from sklseq.objectives.likelihood.likelihood import (
+    Block,
+    LogLikelihood,
+    ThreadBuffers,
+    hessian_rows,
+)
 from sklseq.objectives.scores.score_map import ScoreMap, Weights
 
 # Limits of weights and labels, so that the Hessian costs no more than training.
@@ -89,13 +94,8 @@ def row_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurvatu
 def exact_curvature(f: LogLikelihood, w: np.ndarray) -> LabelCurvature:
     """The Hessian of ``f`` at w, without penalties, by a product for each weight."""
     at, feature, _ = _places(f.scores)
-    sizes, hessian = _sizes(f.scores)[feature], f.hessian(w, KEPT)
-    H, unit, product = np.empty((len(at), len(at))), np.zeros_like(w), np.zeros_like(w)
-    for k, size in enumerate(sizes):
-        unit[at[k]] = 1 / size
-        hessian.product(unit, product)
-        unit[at[k]] = 0
-        H[k] = product[at] / sizes
+    sizes = _sizes(f.scores)[feature]
+    H = hessian_rows(f.hessian(w, KEPT), at, 1 / sizes, len(w)) / sizes
     np.einsum("ii->i", H)[:] -= 2 * f.l2 / np.square(sizes)
     return _as_block(at, sizes, (H + H.T) / 2)
 
@@ -121,11 +121,8 @@ def _is_positive(H: np.ndarray, least: float) -> bool:
 
 
 def _sizes(scores: ScoreMap) -> np.ndarray:
-    # Of the features as in `_places`: columns are divided by their largest entry.
-    sizes = np.ones(scores.n_features + scores.n_labels + 2)
-    if scores.largest is not None:
-        np.copyto(sizes[: scores.n_features], scores.largest, where=scores.largest > 0)
-    return sizes
+    # Of the features as in `_places`.
+    return np.append(feature_sizes(scores), np.ones(scores.n_labels + 2))
 
 
 def _add_effects(some: Marginals, rows: np.ndarray, feature, label, H: np.ndarray) -> None:
