@@ -310,6 +310,7 @@ FAULTS = [
     ("data/segment_labels.py", "if found[2].endswith(\"\\0\"):", "if False:", "test_label_nul"),
     ("data/labels.py", "(s.astype(dtype, copy=False) for s in filled)", "filled", "test_label_dtypes"),
     ("objectives/zscore/moments.py", "max(0.0, (1.0 + mean_loss", "max(0.0, (1.0 - mean_loss", "test_zscore"),
+    ("solvers/_history.py", "newest_first[:LATEST]", "newest_first[:1]", "test_block_metric"),
     ("solvers/_vectors.pyx", "at_zero = -clip(g[k], l1[k])", "at_zero = clip(g[k], l1[k])", "test_solvers"),
     ("objectives/likelihood/stochastic.py", "weights, rate, part\n", "weights, rate, 2 * part\n", "test_stochastic"),
     ("objectives/likelihood/_descent.pyx", "c.before - c.stamp[block], scale, q)", "0, scale, q)", "test_stochastic"),

@@ -17,6 +17,12 @@ _vectors = load_kernel("sklseq.solvers._vectors")
 LARGE = 1 << 16
 # Another thread takes part if each has this many numbers: a wake-up takes as long as 0.2 million.
 PER_THREAD = 1 << 18
+# The inverse Hessian before updates is the identity times the largest s · y / y · y of so many
+# pairs: a mean of inverse curvatures in which large curvatures count most, so one pair's is often
+# too small. (Evaluations relative to those with one pair: segmenters 0.97, with the softmax-margin
+# 0.96, on four corpora; taggers 0.88 to 0.95 on text and headers, 1.0 to 1.06 on addresses and
+# references, whose fits take 0.3 s or less. Three pairs: as many, but more steps are too long.)
+LATEST = 2
 # Pairs are dropped if the cosine of s and y is smaller: they hold no curvature but rounding.
 LEAST_CURVATURE = 1e-10
 
@@ -107,7 +113,7 @@ class History:
         self.is_known[:] = False
 
     def unit_step(self) -> float:
-        """Scale of the identity in H before the updates: s · y / y · y of the newest pair."""
+        """s · y / y · y of the newest pair, a scale of the inverse Hessian."""
         i, j = self.slot, self.memory + self.slot
         return float(self.gram[i, j] / self.gram[j, j])
 
@@ -183,8 +189,7 @@ def _two_loops(c: np.ndarray, newest_first: list, gram: np.ndarray, with_v: np.n
     for i in newest_first:
         a[i] = (c[:-1] @ gram[:, i] + c[-1] * with_v[i]) / gram[i, m + i]
         c[m + i] -= a[i]
-    i = newest_first[0]
-    c *= gram[i, m + i] / gram[m + i, m + i]
+    c *= max(gram[i, m + i] / gram[m + i, m + i] for i in newest_first[:LATEST])
     for i in reversed(newest_first):
         b = (c[:-1] @ gram[:, m + i] + c[-1] * with_v[m + i]) / gram[i, m + i]
         c[i] += a[i] - b

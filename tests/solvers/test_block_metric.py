@@ -49,8 +49,7 @@ def test_change_of_the_free_weights(seed):
 
 def bfgs(H, pairs):
     """Updates of an inverse Hessian, oldest pair first (Nocedal, Wright 2006, Equation 6.17)."""
-    s, y = pairs[-1]
-    H = H * (s @ y) / (y @ H @ y)
+    H = H * max(s @ y / (y @ H @ y) for s, y in pairs[-2:])
     for s, y in pairs:
         V = np.eye(len(s)) - np.outer(y, s) / (s @ y)
         H = V.T @ H @ V + np.outer(s, s) / (s @ y)
