@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklseq._lib.cpu import load_kernel
 from sklseq._lib.threads import Threads, runs_of
 from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.row_transitions import RowTransitions
@@ -24,6 +25,8 @@ from sklseq.objectives.scores.score_map import (
 )
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 from sklseq.objectives.segment.segment_starts import pairs_of_starts, rows_of_starts
+
+_linear = load_kernel("sklseq.objectives.scores._linear")
 
 # Power of bounds of second derivatives that is the scale of weights in L-BFGS. (Four corpora, l2 =
 # 0.1: 0.72 to 1.19 times the iterations without a scale, as many or fewer except for addresses.
@@ -186,6 +189,10 @@ class Block(NamedTuple):
         Cells, counted from ``first``, whose residuals are needed after the pass.
     rows : slice
         Rows of these cells in ``residual``.
+    costly : ndarray of intp
+        Cells, counted from ``first``, that add a loss.
+    costs : slice
+        Rows of these cells in ``loss``.
     """
 
     a: int
@@ -196,6 +203,8 @@ class Block(NamedTuple):
     weight: np.ndarray
     kept: np.ndarray
     rows: slice
+    costly: np.ndarray
+    costs: slice
 
 
 class ThreadWorkspace(SegmentWorkspace):
@@ -251,6 +260,11 @@ class SegmentLogLikelihood:
     ):  # fmt: skip
         self.scores, self.data, self.weights = scores, data, weights
         self.l2, self.threads, self.loss = float(l2), threads, loss
+        self.costly = np.zeros(0, np.intp)
+        if loss is not None:  # few cells of whole segments add one
+            self.costly = np.flatnonzero(loss.any(axis=1))
+            self.loss = loss[self.costly]
+        self.one_each = np.arange(len(self.costly) + 1)  # row pointers: an entry for each row
         self.log_z = np.zeros(len(weights))
         blocks, states = data.plan.blocks(threads.n), data.plan.states
         parts = runs_of(blocks, [states[b] - states[a] for a, b in blocks], threads.n)
@@ -366,7 +380,9 @@ class SegmentLogLikelihood:
     def change_scores(self, psi: np.ndarray, block: Block) -> None:
         """Add to the scores of cells inside Z."""
         if self.loss is not None:  # the loss of the true segmentation is 0
-            psi += self.loss[block.first : block.last]
+            n, loss, values = len(block.costly), self.loss[block.costs], np.zeros(0)  # all 1
+            ends = self.one_each[: n + 1]
+            _linear.scatter_rows(ends[:-1], ends[1:], block.costly, values, loss, psi)
 
     def keep_marginals(self, F: np.ndarray, block: Block) -> None:
         """Called with the weighted marginals of cells; for subclasses."""
@@ -381,10 +397,11 @@ class SegmentLogLikelihood:
         label = self.data.label[first:last]
         cells = np.flatnonzero(label >= 0)
         active = cells * self.data.plan.width + label[cells]
-        i, j = np.searchsorted(self.kept, (first, last))
-        kept = self.kept[i:j].astype(np.intp) - first
-        weight = self.cell_weights[first:last][cells]
-        return Block(a, b, first, last, active, weight, kept, slice(i, j))
+        weight, chosen = self.cell_weights[first:last][cells], []
+        for some in (self.kept, self.costly):
+            i, j = np.searchsorted(some, (first, last))
+            chosen += [some[i:j].astype(np.intp) - first, slice(i, j)]
+        return Block(a, b, first, last, active, weight, *chosen)
 
     def _add_ridge(self, w: np.ndarray, gradient: np.ndarray, squares: float) -> float:
         # l2 · ‖w‖²: `design.finish` has added the part of state weights; this adds the others.
