@@ -174,6 +174,8 @@ def runs_of(blocks: list, sizes: list, parts: int) -> list[list]:
 
 def spans(n: int, parts: int, align: int = 1) -> list[tuple[int, int]]:
     """Cut ``range(n)`` into at most ``parts`` runs of about equal length."""
+    if parts == 1:  # as often with short vectors, where the rest takes as long as the work
+        return [(0, n)] if n else []
     cuts = np.linspace(0, n, parts + 1).astype(int) // align * align
     cuts[-1] = n
     return [(int(a), int(b)) for a, b in zip(cuts[:-1], cuts[1:]) if b > a]

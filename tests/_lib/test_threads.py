@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from joblib import effective_n_jobs, parallel_config
 
-from sklseq._lib.threads import Threads, n_threads
+from sklseq._lib.threads import Threads, n_threads, spans
 from sklseq.objectives.scores.design import _linear
 
 
@@ -89,3 +89,13 @@ def test_kinds_of_values(n, dtype):
             x = ones.copy()
             x[k] = value
             assert _linear.kind_of_values(x) == kind
+
+
+@pytest.mark.parametrize("align", [1, 512])
+@pytest.mark.parametrize("parts", [1, 2, 7])
+@pytest.mark.parametrize("n", [0, 1, 5, 1024, 3001])
+def test_spans_cover_the_range(n, parts, align):
+    found = spans(n, parts, align)
+    assert len(found) <= parts
+    assert [k for a, b in found for k in range(a, b)] == list(range(n))
+    assert all(b > a and a % align == 0 for a, b in found)
