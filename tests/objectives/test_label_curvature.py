@@ -115,3 +115,29 @@ def test_blocks_of_the_sample_fit_into_the_buffers(n_labels, n):
         sizes = [len(block.y) for block in f.blocks(BATCH_ROWS)]
         assert sum(sizes) == lengths.sum()
         assert max(sizes) <= min(len(buffer.e) for buffer in f.buffers)
+
+
+@pytest.mark.parametrize("n_labels", [2, 9, 40])
+@pytest.mark.parametrize("n_rows", [100, 3_000, 100_000])
+def test_factorising_blocks_costs_little_beside_an_evaluation(n_rows, n_labels):
+    for n_features in 20, 300, 10_000:
+        n = module.n_in_blocks(n_features, n_labels, n_rows)
+        assert n >= 1
+        assert n_labels * (n - 1) ** 3 / 3 <= module.OPERATIONS * n_rows
+
+
+@pytest.mark.parametrize("L", [3, 7])
+def test_block_of_transitions_costs_few_evaluations(L, monkeypatch):
+    X, y = make_sparse_data(0, n=4000, M=100, L=L)
+    _, scores, f = problem_of(CRFTagger(), X, y, np.ones(len(y)))
+    sizes, count = [], module._expected_counts
+
+    def counted(f, W, chains, block, work):
+        sizes.append(len(chains) * len(block.y))
+        return count(f, W, chains, block, work)
+
+    monkeypatch.setattr(module, "_expected_counts", counted)
+    label_curvature(f, X, scores.new_vector())
+    assert len(sizes) >= 2  # from two places
+    # Blocks hold whole sequences, and their number is whole.
+    assert sum(sizes) <= 2 * module.PASSES * X.n_rows

@@ -319,10 +319,10 @@ class RowSource(Source):
 
     def has_curvature_of_all(self, scores: ScoreMap) -> bool:
         n = scores.n_features
-        return self.X.is_sparse and n_in_blocks(n, scores.n_labels) == n
+        return self.X.is_sparse and n_in_blocks(n, scores.n_labels, self.X.n_rows) == n
 
     def has_curvature_of_chain(self, scores: ScoreMap) -> bool:
-        return self.X.is_sparse and has_chain_block(scores)
+        return self.X.is_sparse and has_chain_block(scores, self.X.n_rows)
 
     def centred(self, scores: ScoreMap, l2: float) -> CentredColumns | None:
         return centred_columns(scores, self.X.rows, l2)

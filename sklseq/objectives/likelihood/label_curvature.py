@@ -18,13 +18,16 @@ from sklseq.objectives.scores.score_map import ScoreMap, Weights
 # of CoNLL-2000: 0.93 to 0.98 of the time.)
 ROWS, ROOM = 8_000, 1 << 20
 SOME_ROWS, PART = 2_000, 5
-# Blocks have all features if these are at most FEW, otherwise the MOST most frequent ones, so that
-# factorising the blocks costs less than an evaluation.
-FEW, MOST = 350, 200
+# Blocks have all features if these are at most FEW, otherwise the MOST most frequent ones. Of few
+# rows, fewer features, so that factorising blocks costs less than an evaluation: the L · n³ / 3
+# operations are at most OPERATIONS for each row. (10,000 rows of six corpora, four penalties each:
+# 0.54 to 1.10 of the time, together with smaller samples for the block of transitions.)
+FEW, MOST, OPERATIONS = 350, 200, 2000
 # Transition, start and end weights have a block if they are at most MOST_OF_CHAIN (on CoNLL-2000,
 # which has more, a block saved no iterations). It consists of differences of the gradient for steps
-# of length STEP, on a sample of rows, at the cost of about PASSES evaluations.
-MOST_OF_CHAIN, PASSES, STEP = 100, 2, 1e-3
+# of length STEP, on a sample of rows in blocks of at least LEAST_ROWS, at the cost of about PASSES
+# evaluations.
+MOST_OF_CHAIN, PASSES, STEP, LEAST_ROWS = 100, 2, 1e-3, 256
 # Multiples of the identity added to blocks, as some features are rare in the sample, and to that of
 # transitions, which is nearly singular: adding a_i - a_j to the weight of i → j changes the scores
 # of first and last rows only. (With 0.001 for transitions, a tenth of NCBI disease with l1 = 0.1
@@ -61,15 +64,16 @@ class LabelCurvature(NamedTuple):
     least: np.ndarray
 
 
-def n_in_blocks(n_features: int, n_labels: int) -> int:
+def n_in_blocks(n_features: int, n_labels: int, n_rows: int) -> int:
     """Number of features that have blocks."""
     most = n_features if n_features <= FEW else MOST
-    return min(most, int(np.sqrt(ROOM / n_labels)))
+    affordable = 1 + int(np.cbrt(3 * OPERATIONS * n_rows / n_labels))
+    return min(most, int(np.sqrt(ROOM / n_labels)), affordable)
 
 
-def has_chain_block(scores: ScoreMap) -> bool:
+def has_chain_block(scores: ScoreMap, n_rows: int) -> bool:
     """Whether there is a block for transitions, first and last labels."""
-    most = min(MOST_OF_CHAIN, n_in_blocks(scores.n_features, scores.n_labels))
+    most = min(MOST_OF_CHAIN, n_in_blocks(scores.n_features, scores.n_labels, n_rows))
     return scores.features is None and scores.n_weights - scores.n_state <= most
 
 
@@ -89,7 +93,7 @@ def label_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurva
     rows, p = _sampled(f, X, w)
     rows = without_zeros(X.rows[rows])
     frequent = np.argsort(-np.bincount(rows.indices, minlength=rows.shape[1]), kind="stable")
-    frequent = frequent[: n_in_blocks(len(frequent), L)]
+    frequent = frequent[: n_in_blocks(len(frequent), L, X.n_rows)]
     sizes, rows = feature_sizes(f.scores)[frequent], rows[:, frequent]
     rows.data = rows.data / sizes[rows.indices]
     blocks = np.zeros((L, len(frequent), len(frequent)))
@@ -105,7 +109,7 @@ def label_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurva
     at, slots = _places(f.scores, frequent)
     least = np.full(L, LEAST)
     found = LabelCurvature(at, slots, sizes[slots % len(frequent)], blocks, least)
-    if has_chain_block(f.scores):
+    if has_chain_block(f.scores, X.n_rows):
         return _with_chain(found, f.scores.n_state, _chain_curvature(f, X, w))
     return found
 
@@ -126,7 +130,7 @@ def _with_chain(found: LabelCurvature, first: int, chain: np.ndarray) -> LabelCu
 def _chain_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> np.ndarray:
     # Hessian of the chain weights: differences of the gradient of some sequences.
     scores, c = f.scores, f.scores.n_weights - f.scores.n_state
-    blocks = f.blocks(BATCH_ROWS)
+    blocks = f.blocks(min(BATCH_ROWS, max(LEAST_ROWS, PASSES * X.n_rows // (2 * c))))
     blocks = blocks[:: max(1, min(c // PASSES, len(blocks) // 2))]
     W, here, chains = scores.design.weights(scores.state(w)), w.copy(), [scores.chain(w)]
     for k in range(scores.n_state, scores.n_weights):
@@ -176,7 +180,7 @@ def _sampled(f: LogLikelihood, X: Sequences, w: np.ndarray) -> tuple[np.ndarray,
     chain, W, work = scores.chain(w), scores.design.weights(scores.state(w)), f.buffers[0]
     all_blocks, rows, p = f.blocks(BATCH_ROWS), [], []
     wanted = min(ROWS, ROOM // scores.n_labels)
-    if n_in_blocks(scores.n_features, scores.n_labels) < scores.n_features:
+    if n_in_blocks(scores.n_features, scores.n_labels, X.n_rows) < scores.n_features:
         wanted = min(wanted, max(SOME_ROWS, X.n_rows // PART))
     for block in all_blocks[:: max(1, X.n_rows // wanted)]:
         psi, _ = f.residuals(W, chain, block, work)

@@ -24,8 +24,8 @@ from sklseq.objectives.scores.design import _linear
 from sklseq.objectives.scores.row_entries import EntryBuffers
 from sklseq.objectives.scores.score_map import ScoreMap, neighbours
 
-# Weights whose squares are summed at a time, in the cache. (With 64 pieces of any length, these sums
-# took a third of an evaluation of 1,000 rows.)
+# Weights whose squares are summed at a time, in the cache. (64 pieces of whatever length took a
+# third of an evaluation of 1,000 rows.)
 PIECE = 1 << 15
 
 
