@@ -9,8 +9,9 @@ ratio      time of an evaluation beside forward-backward, both in memory: proces
 memory     time and peak memory above the input against T (memory map; every peak in a process of
            its own, as counted by tracemalloc, which sees NumPy's arrays and no mapped file)
 limit      fits under an address-space limit: which gradient finishes
-hessian    time of a product with the Hessian beside a gradient, in memory (all that is kept
-           between products) and in blocks, and peak memory above the input of both in blocks
+hessian    time of a product with the Hessian beside a gradient, in memory (forward-backward at
+           the weights kept between products, or computed again), of one sequence and of many, and
+           in blocks, and peak memory above the input of both in blocks
 detector   KDD Cup 1999 as one sequence: EMP, forward-backward, logistic regression by record
 """
 
@@ -60,9 +61,10 @@ def log(n_rows: int, n_labels: int, n_features: int, kind: str, seed: int = 0):
     return X, np.repeat(rng.integers(0, n_labels, n_rows // 10 + 1), 10)[:n_rows].astype(np.int32)
 
 
-def objective(gradient: str, X, y, n_labels: int):
-    """The objective that CRFTagger would use, of rows in memory."""
-    rows, weights = Sequences(X, [0, X.shape[0]]), np.ones(1)
+def objective(gradient: str, X, y, n_labels: int, length: int | None = None):
+    """The objective that CRFTagger would use, of rows in memory: one sequence, or many."""
+    rows = Sequences(X, np.arange(0, X.shape[0] + 1, length or X.shape[0]))
+    weights = np.ones(len(rows))
     plan = plan_gradient(gradient, len(y), n_labels, packed=True, random_access=True, budget=BUDGET)
     allowed = resolve_constraints(None, np.arange(n_labels))
     if plan.passes is None:
@@ -175,10 +177,10 @@ def part_memory(full: bool) -> None:
 # ---------------------------------------------------------------------- products with the Hessian
 
 
-def product_seconds(f, rounds: int = 9) -> np.ndarray:
+def product_seconds(f, rounds: int = 9, budget: float = BUDGET) -> np.ndarray:
     """Times of gradients and of products with the Hessian, by turns: (rounds, 2)."""
     w, v = 0.1 * np.random.default_rng(0).normal(size=(2, f.scores.n_weights))
-    hessian, answer = f.hessian(w, BUDGET), np.empty_like(w)
+    hessian, answer = f.hessian(w, budget), np.empty_like(w)
     hessian.product(v, answer)  # keeps what products share
     times = np.zeros((rounds, 2))
     for k in range(rounds):
@@ -207,14 +209,18 @@ def measure_products(path: str) -> None:
 def part_hessian(full: bool) -> None:
     n_rows = 200_000 if full else 50_000
     print(f"\nTime of a product with the Hessian / of a gradient, in memory, T = {n_rows:,}")
-    print("rows    L    M    ratio")
+    print("rows     T of each    L    M  kept  again")
     for kind, features in ("dense", (8, 50)), ("sparse", (500,)):
-        for n_labels, n_features in itertools.product((2, 5, 8, 22, 50), features):
-            f = objective("auto", *log(n_rows, n_labels, n_features, kind), n_labels)
-            with threadpool_limits(1):
-                times = product_seconds(f)
-            ratio = np.median(times[:, 1] / times[:, 0])
-            print(f"{kind:6} {n_labels:2} {n_features:4} {ratio:8.2f}", flush=True)
+        for n_labels, n_features in itertools.product((2, 8, 22, 45, 100), features):
+            X, y = log(n_rows, n_labels, n_features, kind)
+            for length in (n_rows, 25):
+                f, ratios = objective("auto", X, y, n_labels, length), []
+                with threadpool_limits(1):
+                    for budget in (BUDGET, 0.0):
+                        times = product_seconds(f, budget=budget)
+                        ratios.append(np.median(times[:, 1] / times[:, 0]))
+                cells = " ".join(f"{ratio:5.2f}" for ratio in ratios)
+                print(f"{kind:6} {length:11} {n_labels:4} {n_features:4} {cells}", flush=True)
     print(f"\nIn blocks, {N_FEATURES} features, {N_LABELS} labels: ratio, peaks above input")
     with tempfile.TemporaryDirectory() as folder:
         for n_rows in [10**4, 10**5, 10**6] + [10**7] * full:

@@ -9,6 +9,7 @@ from sklseq import CRFTagger, RowBlocks, Shards
 from sklseq._lib.threads import Threads
 from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.open_source import open_source
+from sklseq.inference.chain import tangent
 from sklseq.objectives.likelihood import long_hessian
 from sklseq.objectives.likelihood.passes import Checkpoints, OnePass
 from sklseq.objectives.scores.score_map import Weights
@@ -77,6 +78,21 @@ def test_shards_and_threads(n_threads):
     w, v = (shared.pack(scores.unpack(x)) for x in (w, v))
     (found,) = products(f, w, [v], room=1e9)
     assert_allclose(found, shared.pack(scores.unpack(expected)), rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("room", [0.0, 1e9])
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_smaller_blocks_than_those_of_gradients(n_threads, room, monkeypatch):
+    # More blocks than threads have buffers: all of them count.
+    X, y = make_sparse_data(0, n=20, M=5)
+    _, scores, f = problem_of(CRFTagger(l2=0.3), X, y, n=n_threads)
+    w, v = np.random.default_rng(0).normal(size=(2, scores.n_weights))
+    (expected,) = products(f, w, [v])
+    assert len(f.buffers) == 1
+    monkeypatch.setattr(tangent, "BLOCK_SCORES", 1)
+    monkeypatch.setattr(tangent, "LEAST_ROWS", 10)
+    for found in products(f, w, [v, v], room):
+        assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("kept", [0, 12_000, 1 << 25])

@@ -262,12 +262,7 @@ class Workspace:
         n, L, n_sequences = len(psi), chain.n_labels, len(log_z)
         _chain.scale_rows(psi, self.e[:n], self.shift[:n], L)
         self.keep_factors(n)
-        batched = chain.pairs is not None or (
-            _chain.BATCHED_SUMS[chain.dtype]
-            and (L >= MANY_LABELS or is_batched(L, n_sequences))
-            and rows is None
-        )
-        if batched:
+        if chain.pairs is not None or (rows is None and sums_are_batched(chain, n_sequences)):
             _chain.forward_backward_batch(
                 psi, offsets, longest_first(offsets), chain, self, weights, log_z
             )
@@ -328,6 +323,12 @@ def row_factors(
 def is_batched(n_labels: int, n_sequences: int) -> bool:
     """Whether batched kernels are faster for the sequences of a block."""
     return n_labels >= BATCHED_LABELS and n_sequences >= BATCHED_SEQUENCES
+
+
+def sums_are_batched(chain: Transitions, n_sequences: int) -> bool:
+    """Whether batched kernels are faster for sums over the sequences of a block."""
+    L = chain.n_labels
+    return _chain.BATCHED_SUMS[chain.dtype] and (L >= MANY_LABELS or is_batched(L, n_sequences))
 
 
 def longest_first(offsets: np.ndarray) -> np.ndarray:

@@ -12,14 +12,24 @@ import numpy as np
 from sklseq._lib.cpu import load_kernel
 from sklseq.inference.chain.expectation import BlockChain, FilteredBlock
 from sklseq.inference.chain.linear_chain import (
-    MANY_LABELS,
     Transitions,
     Workspace,
     _chain,
     check_paths,
+    longest_first,
+    sums_are_batched,
 )
 
 _tangent = load_kernel("sklseq.inference.kernels._tangent")
+
+
+# Scores of a block for derivatives: the cache must hold seven arrays of it.
+BLOCK_SCORES, LEAST_ROWS = 3 << 13, 512
+
+
+def tangent_rows(width: int) -> int:
+    """Number of rows of a block for derivatives, with ``width`` scores each."""
+    return max(BLOCK_SCORES // width, LEAST_ROWS)
 
 
 class Direction:
@@ -58,9 +68,9 @@ class Direction:
 
     def row_products(self, *pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         """The sum of a'b over all pairs (a, b) of rows, shape (width, width)."""
-        (sums, scratch), L = np.zeros((2, *self.score.shape)), self.chain.n_labels
+        sums, one = np.zeros((2, *self.score.shape))
         for a, b in pairs:
-            _tangent.add_row_products(a, b, scratch, sums, L, L >= MANY_LABELS)
+            sums += np.matmul(a.T, b, out=one)
         return sums
 
 
@@ -119,10 +129,9 @@ class TangentWorkspace(Workspace):
         self.forward_backward(psi, offsets, None, chain, log_z)
         check_paths(log_z)
         alpha, u, r = self.alpha[:n], self.e[:n], self.r[:n]
-        u[offsets[:-1][np.diff(offsets) > 0]] = 0
         for at, _ in self.in_logs:
             alpha[at] = u[at] = r[at] = self.inverse_c[at, None] = 0
-        _tangent.multiply_rows(r, self.inverse_c[:n])
+        _tangent.finish_filter(u, r, self.inverse_c[:n], offsets)
         return Filtered(alpha, u, r, psi, self.in_logs)
 
     def keep_factors(self, n: int) -> None:
@@ -140,16 +149,19 @@ class TangentWorkspace(Workspace):
         Weighted changes of pair marginals are added to ``pair_tangents``, and unless it is None,
         the weighted pair marginals to ``pairs``.
         """
-        chain, L, n, small = direction.chain, direction.chain.n_labels, len(dpsi), self.small
+        chain, L, n = direction.chain, direction.chain.n_labels, len(dpsi)
         alpha, u, r, mu, in_logs = rows
         A, U = self.A[:n], self.U[:n]
         _chain.fold_boundaries(dpsi, offsets, direction.start, direction.end)
         changes = [dpsi[at].copy() for at, _ in in_logs]
+        order = longest_first(offsets) if sums_are_batched(chain, len(weights)) else None
         direction.after(alpha[:-1], out=A[1:])
-        direction.ahead(u, out=U)
-        _tangent.forward_scaled(alpha, r, chain.E, offsets, A, dpsi, small, True, L)
-        small[0] = 0
-        _tangent.backward_scaled(alpha, u, r, mu, chain.E_t, offsets, A, U, dpsi, small, True, L)
+        direction.ahead(u[1:], out=U[:-1])  # 0 in last rows, as u is in first rows
+        U[-1:] = 0
+        _tangent.forward_scaled(alpha, r, chain.E, offsets, order, A, dpsi, True, L)
+        _tangent.backward_scaled(
+            alpha, r, u, mu, chain.E_t, offsets, order, A, U, dpsi, self.small, True, L
+        )
         for (at, log_alpha), change in zip(in_logs, changes):
             weight = float(weights[np.searchsorted(offsets, at.start, side="right") - 1])
             dpsi[at] = self._in_logs(log_alpha, change, direction, weight)
@@ -235,12 +247,13 @@ class BlockTangents:
             )  # fmt: skip
             return out[-1].copy()
         alpha, A = block.alpha[1:], out[1:]
-        self.small[0] = out[0] = block.alpha[0] * before
+        out[0] = block.alpha[0] * before
         self.direction.after(block.alpha[:-1], out=A)
+        if not block.first:
+            A[0] += out[0] @ chain.E
         _tangent.forward_scaled(
-            alpha, self._factors(block), chain.E, np.array([0, n]), A, dpsi, self.small,
-            block.first, L,
-        )  # fmt: skip
+            alpha, self._factors(block), chain.E, np.array([0, n]), None, A, dpsi, block.first, L
+        )
         return _quotient(A[-1], alpha[-1])
 
     def _factors(self, block: FilteredBlock) -> np.ndarray:
@@ -286,14 +299,16 @@ class BlockTangents:
         if xi is not None:
             xi += pairs[:, 0]
         mu, u = marginals[:, 0], buffer("q", *shape)  # which the line before has filled
-        U = self.direction.ahead(u, out=buffer("U", *shape))
-        self.small[0] = _quotient(last[1] - _quotient(A[-1], alpha[-1]) * last[0], alpha[-1])
+        U = buffer("U", *shape)
+        self.direction.ahead(u[1:], out=U[:-1])
+        U[-1] = _quotient(last[1] - _quotient(A[-1], alpha[-1]) * last[0], alpha[-1])
         _tangent.backward_scaled(
-            alpha, u, self._factors(block), mu, chain.E_t, np.array([0, n]), A[1:], U, dpsi,
+            alpha, self._factors(block), u, mu, chain.E_t, np.array([0, n]), None, A[1:], U, dpsi,
             self.small, block.first, L,
         )  # fmt: skip
         if not block.first:
-            S[1] = _quotient(A[0], block.alpha[0]) * S[0] + block.alpha[0] * self.small[0]
+            dbeta = chain.E @ U[0] + self.direction.product @ u[0]
+            S[1] = _quotient(A[0], block.alpha[0]) * S[0] + block.alpha[0] * dbeta
         return chain.E * self.direction.row_products((A[:-1], u), (block.alpha[:-1], U))
 
 

@@ -26,11 +26,29 @@ cdef struct Batch:
     Py_ssize_t* length               # the number of its rows
 
 
+cdef inline Batch batch_of(
+    const long long[::1] offsets, Py_ssize_t[:, ::1] order, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # order[0] holds sequences sorted by length; fills [1] and [2] with their first rows and
+    # lengths.
+    cdef Py_ssize_t k, s
+    cdef Batch q
+    q.L, q.width, q.n = L, width, 0
+    for k in range(order.shape[1]):
+        s = order[0, k]
+        order[1, k] = offsets[s]
+        order[2, k] = offsets[s + 1] - offsets[s]
+        q.n += order[2, k] > 0
+    if q.n:
+        q.ids, q.first, q.length = &order[0, 0], &order[1, 0], &order[2, 0]
+    return q
+
+
 cdef inline void multiply_rows(
     const real* x, const real* matrix, real* out, const Py_ssize_t* first, Py_ssize_t n,
-    Py_ssize_t L, Py_ssize_t width
+    Py_ssize_t L, Py_ssize_t width, bint add
 ) noexcept nogil:
-    # Row first[s] of out = row first[s] of x times the matrix, for s < n.
+    # Row first[s] of out = (out if add) + row first[s] of x times the matrix, for s < n.
     cdef Py_ssize_t j, k, q, s, r, m, G = group(x)
     cdef const real* rows[8]
     cdef real acc[64]
@@ -47,6 +65,9 @@ cdef inline void multiply_rows(
                     rows[r] = x + first[s + min(r, m - 1)] * width
                 products(rows, m, 1, matrix + j, L, width, acc)
             for r in range(m):
+                if add:
+                    for k in range(8):
+                        acc[r * 8 + k] += out[first[s + r] * width + j + k]
                 for k in range(8):
                     out[first[s + r] * width + j + k] = acc[r * 8 + k]
 
@@ -117,7 +138,9 @@ cdef inline void forward_batch(
                 log_z, q.ids, active, W
             )
         elif t:
-            multiply_rows(alpha + (t - 1) * W, E, alpha + t * W, q.first, active, q.L, W)
+            multiply_rows(
+                alpha + (t - 1) * W, E, alpha + t * W, q.first, active, q.L, W, False
+            )
         for s in range(active):
             row = q.first[s] + t
             now = alpha + row * W
@@ -154,7 +177,9 @@ cdef inline void backward_batch(
                 <Py_ssize_t*> NULL, ahead, W
             )
         else:
-            multiply_rows(e + (t + 1) * W, Et, marginals + t * W, q.first, ahead, q.L, W)
+            multiply_rows(
+                e + (t + 1) * W, Et, marginals + t * W, q.first, ahead, q.L, W, False
+            )
         for s in range(active):
             row = q.first[s] + t
             if s >= ahead:

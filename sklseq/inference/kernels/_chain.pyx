@@ -47,7 +47,7 @@ from libc.stdlib cimport free, malloc
 from sklseq._lib.exponential cimport exp_doubles, exponentials
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes, real
 from sklseq.inference.kernels._batched cimport (
-    Batch, add_pairs, backward_batch, best_scores_batch, forward_batch, weigh_rows,
+    Batch, add_pairs, backward_batch, batch_of, best_scores_batch, forward_batch, weigh_rows,
 )
 from sklseq.inference.kernels._blocks cimport SKLSEQ_FOUR_ROWS_FIT, max_plus, row_max, sum_max
 from sklseq.inference.kernels._log_domain cimport draw, log_forward, log_normalise, log_sum_exp
@@ -131,24 +131,6 @@ def scale_rows(
                 for j in range(L, width):
                     e[t, j] = -INFINITY
             exponentials(&e[first, 0], &e[first, 0], (last - first) * width)
-
-
-cdef Batch batch_of(
-    const long long[::1] offsets, Py_ssize_t[:, ::1] order, Py_ssize_t L, Py_ssize_t width
-) noexcept nogil:
-    # order[0] holds sequences sorted by length; fills [1] and [2] with their first rows and
-    # lengths.
-    cdef Py_ssize_t k, s
-    cdef Batch q
-    q.L, q.width, q.n = L, width, 0
-    for k in range(order.shape[1]):
-        s = order[0, k]
-        order[1, k] = offsets[s]
-        order[2, k] = offsets[s + 1] - offsets[s]
-        q.n += order[2, k] > 0
-    if q.n:
-        q.ids, q.first, q.length = &order[0, 0], &order[1, 0], &order[2, 0]
-    return q
 
 
 cdef Lists lists_of(lists, double[::1] scratch):

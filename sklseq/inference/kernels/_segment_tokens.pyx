@@ -45,7 +45,7 @@ cdef inline void product(
     cdef Py_ssize_t B = n_lanes(tag), s, r, k
     cdef double acc[8]
     if lanes is Lanes8:
-        multiply_rows(x, matrix, out, block.first, n, block.L, block.width)
+        multiply_rows(x, matrix, out, block.first, n, block.L, block.width, False)
     else:
         for s in range(n):
             r = block.first[s] * block.width

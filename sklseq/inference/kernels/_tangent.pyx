@@ -28,58 +28,11 @@ from libc.string cimport memset
 from sklseq._lib.lanes cimport (
     Lanes2, Lanes4, Lanes8, lanes, n_lanes, sklseq_one_row_at_a_time,
 )
-from sklseq.inference.kernels._batched cimport add_pairs
+from sklseq.inference.kernels._batched cimport Batch, batch_of, longest
+from sklseq.inference.kernels._batched cimport multiply_rows as multiply_rows_of_batch
 from sklseq.inference.kernels._log_domain cimport log_kernel
-from sklseq.inference.kernels._recursions cimport add_products, block_of_product
+from sklseq.inference.kernels._recursions cimport block_of_product
 from sklseq.inference.kernels._scaled cimport known_width
-
-
-cdef void forward_each(
-    lanes* tag, const double[:, ::1] alphas, const double[:, ::1] factors, const double[:, ::1] E,
-    const long long[::1] offsets, double[:, ::1] A, double[:, ::1] dpsi, double* before,
-    bint first, Py_ssize_t L
-) noexcept nogil:
-    cdef Py_ssize_t B = n_lanes(tag), width = dpsi.shape[1], s, t, j, k, block
-    cdef Py_ssize_t n = known_width(tag, width) // B
-    cdef double shift
-    cdef double sums[8]
-    cdef double acc[8]
-    cdef const double* alpha
-    cdef const double* r
-    cdef double* row
-    cdef double* psi
-    for s in range(offsets.shape[0] - 1):
-        for t in range(offsets[s], offsets[s + 1]):
-            alpha, r, row, psi = &alphas[t, 0], &factors[t, 0], &A[t, 0], &dpsi[t, 0]
-            for k in range(B):
-                sums[k] = 0
-            for block in range(n):
-                j = block * B
-                if t == offsets[s] and first:
-                    for k in range(B):
-                        acc[k] = alpha[j + k] * psi[j + k]
-                else:
-                    block_of_product(
-                        tag, row - width if t > offsets[s] else before, 1, &E[0, j], L, width, acc
-                    )
-                    for k in range(B):
-                        acc[k] = alpha[j + k] * psi[j + k] + r[j + k] * (acc[k] + row[j + k])
-                for k in range(B):
-                    sums[k] += acc[k]
-                for k in range(B):
-                    row[j + k] = acc[k]
-            shift = sum_of_lanes(tag, sums)
-            for block in range(n):
-                j = block * B
-                for k in range(B):
-                    acc[k] = row[j + k] - shift * alpha[j + k]
-                for k in range(B):
-                    row[j + k] = acc[k]
-                for k in range(B):
-                    acc[k] = psi[j + k] - shift
-                for k in range(B):
-                    psi[j + k] = acc[k]
-            sklseq_one_row_at_a_time()       # stored whole: the product keeps its lanes
 
 
 cdef inline double sum_of_lanes(lanes* tag, const double* sums) noexcept nogil:
@@ -90,16 +43,110 @@ cdef inline double sum_of_lanes(lanes* tag, const double* sums) noexcept nogil:
     return total
 
 
-def multiply_rows(
-    double[:, ::1] rows,             # (n_rows, width)  IN/OUT
-    const double[::1] factors,       # (n_rows,)
+def finish_filter(
+    double[:, ::1] u,                # (n_rows, width)  IN/OUT 0 in the first row of each sequence
+    double[:, ::1] r,                # (n_rows, width)  IN e, OUT r
+    const double[::1] inverse_c,     # (n_rows,)
+    const long long[::1] offsets,    # (n_sequences + 1,)
 ):
-    """rows *= factors[:, None]; NumPy's loop over rows of 2 to 16 numbers is slower."""
-    cdef Py_ssize_t t, j
+    """Complete the results of forward-backward by r = e / c, and by u where no row precedes."""
+    cdef Py_ssize_t s, t, j, width = r.shape[1]
     with nogil:
-        for t in range(rows.shape[0]):
-            for j in range(rows.shape[1]):
-                rows[t, j] *= factors[t]
+        for t in range(r.shape[0]):
+            for j in range(width):
+                r[t, j] *= inverse_c[t]
+        for s in range(offsets.shape[0] - 1):
+            if offsets[s] < offsets[s + 1]:
+                memset(&u[offsets[s], 0], 0, width * sizeof(double))
+
+
+cdef struct Rows:                    # the first number of each array; see the recursions below
+    const double* alpha
+    const double* r
+    const double* u
+    const double* mu
+    const double* A
+    double* out                      # A or U
+    double* dpsi
+    bint first                       # the first row of each sequence is its beginning
+
+
+cdef inline void add_product(
+    lanes* tag, const double* x, const double* matrix, double* out, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # out += x matrix
+    cdef Py_ssize_t B = n_lanes(tag), block, k
+    cdef double acc[8]
+    for block in range(known_width(tag, width) // B):
+        block_of_product(tag, x, 1, matrix + block * B, L, width, acc)
+        for k in range(B):
+            acc[k] += out[block * B + k]
+        for k in range(B):
+            out[block * B + k] = acc[k]
+    sklseq_one_row_at_a_time()       # stored whole: the next product keeps its lanes
+
+
+cdef inline void finish_forward(
+    lanes* tag, const Rows* rows, Py_ssize_t t, Py_ssize_t width
+) noexcept nogil:
+    # The sum of products in out becomes A; dpsi -= a.
+    cdef Py_ssize_t B = n_lanes(tag), at, k, block, first = t * known_width(tag, width)
+    cdef double shift
+    cdef double sums[8]
+    cdef double acc[8]
+    for k in range(B):
+        sums[k] = 0
+    for block in range(known_width(tag, width) // B):
+        at = first + block * B
+        for k in range(B):
+            acc[k] = rows.alpha[at + k] * rows.dpsi[at + k] + rows.r[at + k] * rows.out[at + k]
+        for k in range(B):
+            sums[k] += acc[k]
+        for k in range(B):
+            rows.out[at + k] = acc[k]
+    shift = sum_of_lanes(tag, sums)
+    for block in range(known_width(tag, width) // B):
+        at = first + block * B
+        for k in range(B):
+            acc[k] = rows.out[at + k] - shift * rows.alpha[at + k]
+        for k in range(B):
+            rows.out[at + k] = acc[k]
+        for k in range(B):
+            acc[k] = rows.dpsi[at + k] - shift
+        for k in range(B):
+            rows.dpsi[at + k] = acc[k]
+    sklseq_one_row_at_a_time()
+
+
+cdef void forward_each(
+    lanes* tag, const Rows* rows, const double[:, ::1] E, const long long[::1] offsets,
+    Py_ssize_t L
+) noexcept nogil:
+    cdef Py_ssize_t s, t, width = E.shape[1]
+    for s in range(offsets.shape[0] - 1):
+        for t in range(offsets[s], offsets[s + 1]):
+            if t > offsets[s]:
+                add_product(
+                    tag, rows.out + (t - 1) * width, &E[0, 0], rows.out + t * width, L, width
+                )
+            elif rows.first:
+                memset(rows.out + t * width, 0, width * sizeof(double))
+            finish_forward(tag, rows, t, width)
+
+
+cdef void forward_batch(const Rows* rows, const double[:, ::1] E, const Batch* q) noexcept nogil:
+    cdef Py_ssize_t s, t, active = q.n, W = q.width
+    for t in range(longest(q)):
+        while q.length[active - 1] <= t:
+            active -= 1
+        if t:
+            multiply_rows_of_batch(
+                rows.out + (t - 1) * W, &E[0, 0], rows.out + t * W, q.first, active, q.L, W, True
+            )
+        for s in range(active):
+            if t == 0 and rows.first:
+                memset(rows.out + q.first[s] * W, 0, W * sizeof(double))
+            finish_forward(<Lanes8*> NULL, rows, q.first[s] + t, W)
 
 
 def forward_scaled(
@@ -107,9 +154,11 @@ def forward_scaled(
     const double[:, ::1] r,          # (n_rows, width)
     const double[:, ::1] E,          # (width, width)
     const long long[::1] offsets,    # (n_sequences + 1,)
-    double[:, ::1] A,                # (n_rows, width)  IN alpha_{t-1} (E dscore), OUT A
+    Py_ssize_t[:, ::1] order,        # (3, n_sequences) [0] IN sequences, longest first; scratch; or
+                                     # None: one sequence after the other
+    double[:, ::1] A,                # (n_rows, width)  IN alpha_{t-1} (E dscore), and A_{t-1} E
+                                     # of first rows unless `first`, OUT A
     double[:, ::1] dpsi,             # (n_rows, width)  IN/OUT -= a_t
-    double[:, ::1] work,             # (>= 1, width)    IN [0] A of the row before, unless `first`
     bint first,                      # the first row of each sequence is its beginning
     Py_ssize_t L,
 ):
@@ -117,130 +166,109 @@ def forward_scaled(
     cdef Lanes2 two
     cdef Lanes4 four
     cdef Lanes8 eight
-    cdef double* before = &work[0, 0]
-    with nogil:
-        if dpsi.shape[1] == 2:
-            forward_each(&two, alpha, r, E, offsets, A, dpsi, before, first, L)
-        elif dpsi.shape[1] == 4:
-            forward_each(&four, alpha, r, E, offsets, A, dpsi, before, first, L)
-        else:
-            forward_each(&eight, alpha, r, E, offsets, A, dpsi, before, first, L)
-
-
-def add_row_products(
-    const double[:, ::1] a,          # (n_rows, width)
-    const double[:, ::1] b,          # (n_rows, width)
-    double[:, ::1] scratch,          # (width, width)
-    double[:, ::1] sums,             # (width, width)  IN/OUT += sum_t a_t' b_t
-    Py_ssize_t L,
-    bint many,                       # whether there are so many labels that batches are faster
-):
-    """Sums of products of rows, in less time than BLAS takes for so few columns."""
-    cdef Lanes2 two
-    cdef Lanes4 four
-    cdef Lanes8 eight
-    cdef Py_ssize_t n = a.shape[0], width = a.shape[1]
-    cdef const double* first
-    cdef const double* second
-    cdef double* out = &sums[0, 0]
-    cdef double* space = &scratch[0, 0]
-    if n == 0:
+    cdef Rows rows
+    cdef Batch batch
+    if dpsi.shape[0] == 0:
         return
-    first, second = &a[0, 0], &b[0, 0]
+    rows.alpha, rows.r, rows.out, rows.dpsi = &alpha[0, 0], &r[0, 0], &A[0, 0], &dpsi[0, 0]
+    rows.first = first
     with nogil:
-        if width == 2:
-            add_products(&two, first, second, n, space, out, 1, L, width)
-        elif width == 4:
-            add_products(&four, first, second, n, space, out, 1, L, width)
-        elif many:
-            add_pairs(first, second, n, out, L, width)
+        if order is not None:
+            batch = batch_of(offsets, order, L, dpsi.shape[1])
+            forward_batch(&rows, E, &batch)
+        elif dpsi.shape[1] == 2:
+            forward_each(&two, &rows, E, offsets, L)
+        elif dpsi.shape[1] == 4:
+            forward_each(&four, &rows, E, offsets, L)
         else:
-            add_products(&eight, first, second, n, space, out, 1, L, width)
+            forward_each(&eight, &rows, E, offsets, L)
 
 
-cdef struct Rows:
-    const double* alpha
-    const double* u
-    const double* r
-    const double* mu
-    Py_ssize_t L
-    bint first
-
-
-cdef void backward_each(
-    lanes* tag, const Rows* rows, const double[:, ::1] Et, const long long[::1] offsets,
-    const double[:, ::1] A, double[:, ::1] U, double[:, ::1] dpsi, double* dbeta
+cdef inline void finish_backward(
+    lanes* tag, const Rows* rows, Py_ssize_t t, double* dmu, Py_ssize_t width
 ) noexcept nogil:
-    cdef Py_ssize_t B = n_lanes(tag), width = dpsi.shape[1], s, t, j, k, block, at
-    cdef Py_ssize_t n = known_width(tag, width) // B
+    # dbeta in out becomes U, and dpsi becomes dmu. dmu: a row of scratch.
+    cdef Py_ssize_t B = n_lanes(tag), at, j, k, block, first = t * known_width(tag, width)
     cdef double shift
     cdef double sums[8]
     cdef double acc[8]
     cdef double a[8]
     cdef double b[8]
     cdef double m[8]
-    cdef double* dmu = dbeta + width
-    cdef double* now = dbeta + 2 * width
-    cdef double* psi
+    for k in range(B):
+        sums[k] = 0
+    for block in range(known_width(tag, width) // B):
+        j, at = block * B, first + block * B
+        for k in range(B):
+            a[k], b[k], m[k] = rows.alpha[at + k], rows.out[at + k], rows.mu[at + k]
+        for k in range(B):           # mu is 0 where alpha is
+            acc[k] = a[k] * b[k] + rows.A[at + k] / (a[k] if a[k] > 0 else 1) * m[k]
+        for k in range(B):
+            sums[k] += acc[k]
+        for k in range(B):
+            dmu[j + k] = acc[k]
+    shift = sum_of_lanes(tag, sums)
+    for block in range(known_width(tag, width) // B):
+        j, at = block * B, first + block * B
+        for k in range(B):
+            a[k], b[k], m[k] = rows.u[at + k], rows.r[at + k], rows.mu[at + k]
+        for k in range(B):
+            acc[k] = a[k] * (rows.dpsi[at + k] - shift) + b[k] * rows.out[at + k]
+        for k in range(B):
+            rows.out[at + k] = acc[k]
+        for k in range(B):
+            acc[k] = dmu[j + k] - shift * m[k]
+        for k in range(B):
+            rows.dpsi[at + k] = acc[k]
+    sklseq_one_row_at_a_time()
+
+
+cdef void backward_each(
+    lanes* tag, const Rows* rows, const double[:, ::1] Et, const long long[::1] offsets,
+    double* scratch, Py_ssize_t L
+) noexcept nogil:
+    cdef Py_ssize_t s, t, width = Et.shape[1]
     for s in range(offsets.shape[0] - 1):
-        if s > 0:
-            memset(dbeta, 0, width * sizeof(double))
         for t in range(offsets[s + 1] - 1, offsets[s] - 1, -1):
-            psi = &dpsi[t, 0]
-            for k in range(B):
-                sums[k] = 0
-            for block in range(n):
-                j = block * B
-                at = t * width + j
-                for k in range(B):
-                    a[k], b[k], m[k] = rows.alpha[at + k], dbeta[j + k], rows.mu[at + k]
-                for k in range(B):       # mu is 0 where alpha is
-                    acc[k] = a[k] * b[k] + A[t, j + k] / (a[k] if a[k] > 0 else 1) * m[k]
-                for k in range(B):
-                    sums[k] += acc[k]
-                for k in range(B):
-                    dmu[j + k] = acc[k]
-            shift = sum_of_lanes(tag, sums)
-            for block in range(n):
-                j = block * B
-                at = t * width + j
-                for k in range(B):
-                    a[k], b[k], m[k] = rows.u[at + k], rows.r[at + k], rows.mu[at + k]
-                for k in range(B):
-                    acc[k] = a[k] * (psi[j + k] - shift) + b[k] * dbeta[j + k]
-                for k in range(B):
-                    now[j + k] = acc[k]
-                for k in range(B):
-                    acc[k] = dmu[j + k] - shift * m[k]
-                for k in range(B):
-                    psi[j + k] = acc[k]
-            sklseq_one_row_at_a_time()       # stored whole: the product keeps its lanes
-            if t == offsets[s] and rows.first:
-                memset(&U[t, 0], 0, width * sizeof(double))
-                break
-            for block in range(n):
-                j = block * B
-                block_of_product(tag, now, 1, &Et[0, j], rows.L, width, acc)
-                for k in range(B):
-                    b[k], a[k] = now[j + k], acc[k] + U[t, j + k]
-                for k in range(B):
-                    dbeta[j + k] = a[k]
-                for k in range(B):
-                    U[t, j + k] = b[k]
+            if t < offsets[s + 1] - 1:
+                add_product(
+                    tag, rows.out + (t + 1) * width, &Et[0, 0], rows.out + t * width, L, width
+                )
+            finish_backward(tag, rows, t, scratch, width)
+        if rows.first and offsets[s] < offsets[s + 1]:
+            memset(rows.out + offsets[s] * width, 0, width * sizeof(double))
+
+
+cdef void backward_batch(
+    const Rows* rows, const double[:, ::1] Et, double* scratch, const Batch* q
+) noexcept nogil:
+    cdef Py_ssize_t s, t, ahead = 0, active = 0, W = q.width
+    for t in range(longest(q) - 1, -1, -1):
+        while active < q.n and q.length[active] > t:
+            active += 1
+        multiply_rows_of_batch(
+            rows.out + (t + 1) * W, &Et[0, 0], rows.out + t * W, q.first, ahead, q.L, W, True
+        )
+        for s in range(active):
+            finish_backward(<Lanes8*> NULL, rows, q.first[s] + t, scratch, W)
+            if t == 0 and rows.first:
+                memset(rows.out + q.first[s] * W, 0, W * sizeof(double))
+        ahead = active
 
 
 def backward_scaled(
     const double[:, ::1] alpha,      # (n_rows, width)
-    const double[:, ::1] u,          # (n_rows, width)
     const double[:, ::1] r,          # (n_rows, width)
+    const double[:, ::1] u,          # (n_rows, width)
     const double[:, ::1] mu,         # (n_rows, width)
     const double[:, ::1] Et,         # (width, width)
     const long long[::1] offsets,    # (n_sequences + 1,)
+    Py_ssize_t[:, ::1] order,        # as in `forward_scaled`
     const double[:, ::1] A,          # (n_rows, width)
-    double[:, ::1] U,                # (n_rows, width)  IN (E dscore) u_t, OUT U; 0 where `first`
+    double[:, ::1] U,                # (n_rows, width)  IN (E dscore) u_{t+1}, of last rows dbeta,
+                                     # OUT U, 0 of first rows if `first`
     double[:, ::1] dpsi,             # (n_rows, width)  IN as `forward_scaled` left it, OUT dmu
-    double[:, ::1] work,             # (3, width)       IN [0] dbeta of the last row (of the first
-                                     # sequence), OUT that of the row before, unless `first`
+    double[:, ::1] work,             # (>= 1, width)
     bint first, Py_ssize_t L,
 ):
     """U and the derivatives of marginals."""
@@ -248,17 +276,22 @@ def backward_scaled(
     cdef Lanes4 four
     cdef Lanes8 eight
     cdef Rows rows
+    cdef Batch batch
+    cdef double* scratch = &work[0, 0]
     if dpsi.shape[0] == 0:
         return
-    rows.alpha, rows.u, rows.r, rows.mu = &alpha[0, 0], &u[0, 0], &r[0, 0], &mu[0, 0]
-    rows.L, rows.first = L, first
+    rows.alpha, rows.r, rows.u, rows.mu = &alpha[0, 0], &r[0, 0], &u[0, 0], &mu[0, 0]
+    rows.A, rows.out, rows.dpsi, rows.first = &A[0, 0], &U[0, 0], &dpsi[0, 0], first
     with nogil:
-        if dpsi.shape[1] == 2:
-            backward_each(&two, &rows, Et, offsets, A, U, dpsi, &work[0, 0])
+        if order is not None:
+            batch = batch_of(offsets, order, L, dpsi.shape[1])
+            backward_batch(&rows, Et, scratch, &batch)
+        elif dpsi.shape[1] == 2:
+            backward_each(&two, &rows, Et, offsets, scratch, L)
         elif dpsi.shape[1] == 4:
-            backward_each(&four, &rows, Et, offsets, A, U, dpsi, &work[0, 0])
+            backward_each(&four, &rows, Et, offsets, scratch, L)
         else:
-            backward_each(&eight, &rows, Et, offsets, A, U, dpsi, &work[0, 0])
+            backward_each(&eight, &rows, Et, offsets, scratch, L)
 
 
 # ---------------------------------------------------------------- the log domain

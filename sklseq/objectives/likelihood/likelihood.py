@@ -19,7 +19,7 @@ from sklseq.inference.chain.linear_chain import (
     row_blocks,
 )
 from sklseq.inference.chain.row_transitions import RowTransitions
-from sklseq.inference.chain.tangent import Direction, Filtered, TangentWorkspace
+from sklseq.inference.chain.tangent import Direction, Filtered, TangentWorkspace, tangent_rows
 from sklseq.objectives.scores.design import _linear
 from sklseq.objectives.scores.row_entries import EntryBuffers
 from sklseq.objectives.scores.score_map import ScoreMap, neighbours
@@ -51,9 +51,7 @@ class ThreadBuffers(Workspace):
 
     def add_ends(self, rows: np.ndarray, offsets: np.ndarray) -> None:
         """Add the first and the last row of each sequence to ``ends``."""
-        cuts = offsets[np.append(True, np.diff(offsets) > 0)]  # of the sequences that have rows
-        self.ends[0] += rows[cuts[:-1]].sum(axis=0)
-        self.ends[1] += rows[cuts[1:] - 1].sum(axis=0)
+        _linear.add_ends(rows, offsets, self.ends)
 
     def rows(self, residual: np.ndarray | None, first: int, last: int) -> np.ndarray:
         """Buffer for the scores and residuals of some rows: part of ``residual`` if given."""
@@ -273,9 +271,10 @@ class LogLikelihood(SumOfParts):
         plain = scores.features is None and scores.pairs is None
         cuts = ((x.sequences.start, x.sequences.stop) for x in blocks)
         shared = [plain and threads.share(offsets, cut) for cut in cuts]
-        self.runs = self._runs(blocks)
+        self.runs = self._runs(blocks, threads.n)
         self.shared = [block for block, several in zip(blocks, shared) if several]
-        self.unshared = self._runs([x for x, several in zip(blocks, shared) if not several])
+        unshared = [x for x, several in zip(blocks, shared) if not several]
+        self.unshared = self._runs(unshared, threads.n)
         if buffers is None:
             # Buffers that a thread does not use take no physical memory.
             largest = max(block.last - block.first for block in blocks)
@@ -290,11 +289,11 @@ class LogLikelihood(SumOfParts):
             self.residual = np.empty((len(y), scores.width), dtype=scores.dtype)
         self._count_observed()
 
-    def _runs(self, blocks: list[Block]) -> list[list[Block]]:
-        return runs_of(blocks, [block.last - block.first for block in blocks], self.threads.n)
+    def _runs(self, blocks: list[Block], n: int) -> list[list[Block]]:
+        return runs_of(blocks, [block.last - block.first for block in blocks], n)
 
     def blocks(self, n_rows: int) -> list[Block]:
-        """The sequences in blocks of about ``n_rows``, at least BATCH_ROWS."""
+        """The sequences in blocks of about ``n_rows``."""
         return [self._block(a, b) for a, b in row_blocks(self.offsets, n_rows)]
 
     def _block(self, a: int, b: int) -> Block:
@@ -404,7 +403,9 @@ class LogLikelihood(SumOfParts):
 
         V: ``design.weights`` of v.
         """
-        jobs = zip(self.runs, self.buffers, hessian.works)
+        most = len(self.buffers[0].e)
+        blocks = self.blocks(min(tangent_rows(self.scores.width), most))
+        jobs = zip(self._runs(blocks, len(self.buffers)), self.buffers, hessian.works)
         self.threads.map(lambda job: self._add_tangents(hessian, V, direction, *job), jobs)
 
     def _add_tangents(self, hessian, V, direction, blocks, sums: ThreadBuffers, work) -> None:

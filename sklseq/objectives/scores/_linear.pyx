@@ -311,6 +311,21 @@ def to_residuals(
                     ends[1, j] += mu[last, j]
 
 
+def add_ends(
+    const real[:, ::1] rows,         # (n_rows, width)
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    double[:, ::1] ends,             # (2, width)       IN/OUT += first rows, last rows
+):
+    """Sums over sequences of their first and of their last rows."""
+    cdef Py_ssize_t s, j
+    with nogil:
+        for s in range(offsets.shape[0] - 1):
+            if offsets[s] < offsets[s + 1]:
+                for j in range(rows.shape[1]):
+                    ends[0, j] += rows[offsets[s], j]
+                    ends[1, j] += rows[offsets[s + 1] - 1, j]
+
+
 def take_columns(
     const index[::1] indptr,         # (n + 1,)
     const index[::1] indices,        # (nnz,)
