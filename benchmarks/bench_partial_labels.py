@@ -29,6 +29,10 @@ ones. "Small words unknown": None at one or two "O" between rows that may be in 
 CoNLL-2002, "O" at unlabelled first words that begin with a small letter elsewhere, and all labels
 of the fifty sentences.
 
+``--both``: names from a list as in ``--names``, eight draws: "partial" with the share in fifty
+sentences, rows left out, and both at once, each of half the weight; what the first and the last of
+these are better than rows left out, mean and standard error.
+
 ``--options``: other parameters where a tenth of CoNLL-2000 is known.
 
 ``--dropping``: other ways to leave out what is unlabelled, of five draws. "Runs" are the "rows
@@ -272,6 +276,41 @@ def names(n=1000, n_labelled=50):
             row(name, way, *map(mean, zip(*f1)))
 
 
+def fit_both(task, y, share):
+    """F1 from the sequences and from their runs of labelled rows, each of half the weight."""
+    X, runs = labelled_runs(task.X, y)
+    tagger = CRFTagger(l2=0.5, label_proportions={"O": share})
+    tagger.fit([*task.X, *X], y + runs, sample_weight=np.full(len(y) + len(X), 0.5))
+    return 100 * span_f1(task.y_test, tagger.predict(task.X_test))
+
+
+def difference(scores, others):
+    d = np.subtract(scores, others)
+    return f"{d.mean():+.1f} ± {d.std(ddof=1) / np.sqrt(len(d)):.1f}"
+
+
+def f1_of_both(task, labels, share):
+    """F1 with the share of "O", of rows left out, and of both."""
+    left_out = task.f1(*labelled_runs(task.X, labels))
+    return task.f1(task.X, labels, {"O": share}), left_out, fit_both(task, labels, share)
+
+
+def both(n=1000, n_labelled=50, draws=8):
+    header("corpus", "labels", "share", "rows left out", "both", "share minus", "both minus")
+    for name in ("ncbi-disease", "conll2002"):
+        task, figures = Task(name, n), {}
+        for seed in range(draws):
+            y = from_names(task, np.random.default_rng(seed))
+            for way, (labels, before) in ways_of_names(task, y, n_labelled).items():
+                if way in ("as in the table", "both", "and O at first words"):
+                    share = share_of_o(before[:n_labelled], task.y)
+                    figures.setdefault(way, []).append(f1_of_both(task, labels, share))
+        for way, f1 in figures.items():
+            share, left_out, at_once = zip(*f1)
+            differences = difference(share, left_out), difference(at_once, left_out)
+            row(name, way, *map(mean, (share, left_out, at_once)), *differences)
+
+
 def options(n=1000):
     task, figures = Task("conll2000", n), {}
     counts = np.diff(task.X.rows[:, task.of_word].tocsc().indptr)
@@ -412,5 +451,8 @@ def main(n=1000):
 
 if __name__ == "__main__":
     given = [int(n) for n in sys.argv[1:] if not n.startswith("--")]
-    parts = {"--chain": chains, "--names": names, "--options": options, "--dropping": dropping}
+    parts = {
+        "--chain": chains, "--names": names, "--both": both, "--options": options,
+        "--dropping": dropping,
+    }  # fmt: skip
     next((part for option, part in parts.items() if option in sys.argv), main)(*given)
