@@ -6,8 +6,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from sklseq import CRFTagger, Sequences
+from sklseq.inference.chain import linear_chain
 from sklseq.inference.chain.linear_chain import Transitions, Workspace
-from sklseq.inference.chain.row_transitions import RowTransitions, has_few_sets
+from sklseq.inference.chain.row_transitions import RowTransitions, has_set_matrices
 from sklseq.objectives.scores import transition_features
 from tests.objectives.test_partial import problem_of
 from tests.objectives.test_transition_features import COLUMNS, drawn, enumerated, packed_again
@@ -45,6 +46,30 @@ def test_rows_of_one_kind_share_their_entries(seed, pairs):
     assert_allclose(gradient[used], numerical[used], rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("size", [1, 300])  # weights so large that the log domain is needed
+@pytest.mark.parametrize("seed", range(3))
+def test_factors_of_sets_of_all_pairs(seed, size, monkeypatch):
+    X, y = few_kinds(seed, L=6)
+    tagger = CRFTagger(
+        l2=1, transition_features=COLUMNS, all_possible_transitions=True, all_possible_states=True
+    )
+    source, scores, f = problem_of(tagger, X, y)
+    w, weights = drawn(scores, seed)
+    found = []
+    for path in ("factors", "scores", "rows"):
+        monkeypatch.setattr(scores.features.row_entries, "whole", path == "factors")
+        if path == "rows":
+            monkeypatch.setattr(linear_chain, "has_set_matrices", lambda *_: False)
+        gradient = np.zeros_like(w)
+        found.append((f.value_and_gradient(size * w, gradient), gradient))
+    for value, gradient in found[1:]:
+        assert_allclose(found[0][0], value, rtol=1e-12)
+        assert_allclose(found[0][1], gradient, rtol=1e-10, atol=1e-10 * size)
+    if size == 1:
+        log_p = enumerated(*weights, X, y, source.classes, np.ones(len(y)))
+        assert_allclose(found[0][0], w @ w - log_p, rtol=1e-11)
+
+
 def sets_of_rows(seed, n_rows, L, dtype):
     """Entries of five sets, one of which each row has: set 0 is empty, set 1 has all pairs."""
     rng = np.random.default_rng(seed)
@@ -75,9 +100,9 @@ def test_few_sets_of_entries_have_matrices(L, size, dtype):
     sets = sets_of_rows(L, n, L, dtype)
     chain = Transitions(sets.shared, rng.normal(size=L), rng.normal(size=L), dtype)
     chain.exponentiate(float(sets.score.max()))
-    assert has_few_sets(sets, chain.width)
+    assert has_set_matrices(sets, chain.width)
     each = RowTransitions.from_dense(sets.take(np.arange(n)))
-    assert not has_few_sets(each, chain.width)
+    assert not has_set_matrices(each, chain.width)
     psi, weights = rng.normal(size=(n, L)), np.array([1, 1, 1, 0.3, 7, 0, -2])
     psi[-20:] *= size
     found = sums_of(chain, sets, psi, offsets, weights)

@@ -6,6 +6,7 @@ All functions take potentials: emission scores, transition scores, offsets. The 
 
 from __future__ import annotations
 
+import math
 from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,8 +27,9 @@ from sklseq.inference.chain.large_scores import (
 from sklseq.inference.chain.row_transitions import (
     RowTransitions,
     TransitionLike,
-    has_few_sets,
+    has_set_matrices,
     row_scores,
+    write_scores,
 )
 from sklseq.inference.chain.sparse_transitions import (
     ListedFactors,
@@ -268,9 +270,9 @@ class Workspace:
             )
         else:
             counts = np.zeros(n_sequences) if weights is None else weights
-            factors = None if rows is None else self._row_factors(rows, chain)
+            kernel, factors = self._factors(rows, chain)
             if factors is None or factors[-1] is not None:
-                _chain.forward_backward(psi, offsets, chain, self, counts, log_z, factors)
+                kernel(psi, offsets, chain, self, counts, log_z, factors)
             else:
                 log_z[:] = np.where(np.diff(offsets), np.nan, 0)
 
@@ -280,15 +282,34 @@ class Workspace:
     def keep_logs(self, rows: slice, log_alpha: np.ndarray) -> None:
         """Called with log alpha of a sequence computed in the log domain; for subclasses."""
 
-    def _row_factors(self, rows: RowTransitions, chain: Transitions) -> tuple:
+    def _factors(self, rows: RowTransitions | None, chain: Transitions) -> tuple:
+        # (kernel, factors of entries in the form that it takes, as from `row_factors`)
+        if rows is None:
+            return _chain.forward_backward, None
         if self.row_pairs is None:
             self.row_pairs = np.zeros((chain.width, chain.width))
-        if len(self.factors) < len(rows.score):
-            self.factors = np.empty(2 * len(rows.score), dtype=chain.dtype)
-        few = has_few_sets(rows, chain.width)
-        if few and self.by_set is None:
-            self.by_set = np.empty((2, *self.e.shape), dtype=chain.dtype)
-        return row_factors(rows, chain, self.factors[: len(rows.score)], few)
+        if has_set_matrices(rows, chain.width):
+            if self.by_set is None:
+                self.by_set = np.empty((2, *self.e.shape), dtype=chain.dtype)
+            matrices, *bounds = self._set_factors(rows, chain)
+            return _chain.forward_backward_by_sets, (rows, matrices, check_of(chain, *bounds))
+        write_scores(rows)
+        factors = self._memory_of_factors(len(rows.score))
+        return _chain.forward_backward, row_factors(rows, chain, factors)
+
+    def _set_factors(self, rows: RowTransitions, chain: Transitions) -> tuple:
+        # (matrices, smallest and largest factor)
+        if rows.factors is not None and rows.factors.top == chain.top:
+            return rows.factors.matrices, rows.factors.least, rows.factors.largest
+        write_scores(rows)
+        shape = len(rows.indptr) - 1, chain.n_labels, chain.width
+        matrices = self._memory_of_factors(math.prod(shape)).reshape(shape)
+        return matrices, *_chain.set_factors(rows, rows.score, chain.top, chain.E, matrices)
+
+    def _memory_of_factors(self, n: int) -> np.ndarray:
+        if len(self.factors) < n:
+            self.factors = np.empty(2 * n, dtype=self.e.dtype)
+        return self.factors[:n]
 
     def pairwise_sum(self, chain: Transitions) -> np.ndarray:
         """Pair marginals summed since the last :meth:`forget`, shape (n_labels, n_labels).
@@ -306,18 +327,22 @@ class Workspace:
         return sums if self.exact is None else sums + self.exact[:L, :L]
 
 
-def row_factors(
-    rows: RowTransitions, chain: Transitions, factors: np.ndarray, of_sets: bool = False
-) -> tuple:
+def row_factors(rows: RowTransitions, chain: Transitions, factors: np.ndarray) -> tuple:
     """Entries for scaled recursions, and whether condition 2 has to be checked.
 
     The last is None if a factor is too large for them. ``factors`` is memory for the factors.
-    ``of_sets``: see ``RowTransitions.for_kernels``.
     """
-    least, largest = _chain.row_factors(rows.score, chain.top, factors)
+    bounds = _chain.row_factors(rows.score, chain.top, factors)
+    return *rows.for_kernels(factors, chain.width), check_of(chain, *bounds)
+
+
+def check_of(chain: Transitions, least: float, largest: float) -> bool | None:
+    """Whether condition 2 has to be checked, given the extreme factors of entries.
+
+    None: a factor is too large for scaled recursions.
+    """
     check = chain.check or least < _chain.MIX[chain.dtype] or largest > 1
-    possible = largest <= _chain.LARGEST[chain.dtype]
-    return *rows.for_kernels(factors, chain.width, of_sets), check if possible else None
+    return check if largest <= _chain.LARGEST[chain.dtype] else None
 
 
 def is_batched(n_labels: int, n_sequences: int) -> bool:

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -18,7 +19,27 @@ from sklseq.data.types import ArrayLike, MatrixLike
 
 # Sets of entries get matrices of their own if as many rows share one on average, and if the
 # matrices take at most so many bytes, which fit the second-level cache.
-SHARED_BY, SETS_BYTES = 4, 1 << 20
+SHARED_BY, SETS_BYTES = 4, 1 << 19
+
+
+class SetFactors(NamedTuple):
+    """Matrices of factors exp(score - top) of sets of entries.
+
+    Attributes
+    ----------
+    matrices : ndarray of shape (n_sets, n_labels, width)
+    top : float
+    least, largest : float
+        An interval that has 1 and the factors of all entries.
+    write_scores : callable
+        Writes scores and labels of the entries, which nothing else needs.
+    """
+
+    matrices: np.ndarray
+    top: float
+    least: float
+    largest: float
+    write_scores: Callable
 
 
 class RowTransitions:
@@ -80,6 +101,7 @@ class RowTransitions:
     ndim = 3
     of_row: np.ndarray | None = None
     ordered = False
+    factors: SetFactors | None = None  # if they have been computed in place of scores, in training
 
     def __init__(
         self, shared: ArrayLike, indptr: ArrayLike, i: ArrayLike, j: ArrayLike, score: ArrayLike
@@ -212,6 +234,7 @@ class RowTransitions:
         RowTransitions
         """
         if self.of_row is not None:
+            write_scores(self)
             return self._with(of_row=self.of_row[first:last])
         a, b = int(self.indptr[first]), int(self.indptr[last])
         expected = None if self.expected is None else self.expected[a:b]
@@ -290,7 +313,7 @@ class RowTransitions:
         # Labels of entries, as far as kernels read them.
         return self.i, self.j
 
-    def for_kernels(self, values: np.ndarray, width: int, of_sets: bool = False) -> tuple:
+    def for_kernels(self, values: np.ndarray, width: int) -> tuple:
         """Entries with ``values``, and memory for matrices, for ``row_matrices``.
 
         Parameters
@@ -298,18 +321,14 @@ class RowTransitions:
         values : ndarray of shape (n_entries,)
         width : int
             Padded number of labels.
-        of_sets : bool, default=False
-            Whether each set of entries gets two matrices, its own and the transposed one, and not
-            each row in turn.
 
         Returns
         -------
         tuple
         """
-        n, L = len(self.indptr) - 1 if of_sets else 1, len(self.shared)
-        own = np.empty((2, n, width, width), dtype=values.dtype)
+        own = np.empty((2, width, width), dtype=values.dtype)
         entries = self.indptr, *self._labels(), values
-        return *entries, own, self.expected, L, self.of_row, self.ordered
+        return *entries, own, self.expected, len(self.shared), self.of_row, self.ordered
 
 
 class _Matrices(RowTransitions):
@@ -364,13 +383,22 @@ class _Matrices(RowTransitions):
 TransitionLike: TypeAlias = "MatrixLike | RowTransitions"
 
 
-def has_few_sets(rows: RowTransitions, width: int) -> bool:
+def write_scores(rows: RowTransitions) -> None:
+    """Write scores and labels of entries if only their factors have been computed."""
+    if rows.factors is not None:
+        rows.factors.write_scores()
+        rows.factors = None
+
+
+def has_set_matrices(rows: RowTransitions, width: int) -> bool:
     """Whether recursions on rows of a padded width are faster with a matrix of each set."""
-    n = len(rows.indptr) - 1
+    n, L = len(rows.indptr) - 1, len(rows.shared)
     if rows.of_row is None or width < 8:
         return False
-    size = 2 * n * width**2 * rows.score.itemsize
-    return SHARED_BY * n <= len(rows.of_row) and size <= SETS_BYTES
+    if SHARED_BY * n <= len(rows.of_row) and n * width * L * rows.score.itemsize <= SETS_BYTES:
+        return True
+    # Sets of all pairs take as much memory without matrices.
+    return len(rows.score) == np.count_nonzero(np.diff(rows.indptr)) * L**2
 
 
 def row_scores(rows: RowTransitions | None, first: int, last: int, width: int) -> tuple | None:

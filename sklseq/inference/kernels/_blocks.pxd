@@ -12,6 +12,13 @@ cdef extern from "sklseq/inference/kernels/blocks.h":
         size_t size, Py_ssize_t rows, const void* x, const void* matrix, Py_ssize_t n,
         Py_ssize_t width, void* out
     ) noexcept nogil
+    void sklseq_row_product(
+        size_t size, const void* x, const void* matrix, Py_ssize_t n, Py_ssize_t width, void* out
+    ) noexcept nogil
+    double sklseq_row_min(size_t size, const void* x, Py_ssize_t n) noexcept nogil
+    void sklseq_dots(
+        size_t size, const void* x, const void* matrix, Py_ssize_t n, Py_ssize_t width, void* out
+    ) noexcept nogil
     double sklseq_row_max(size_t size, const void* x, Py_ssize_t n) noexcept nogil
     double sklseq_sum_max(size_t size, const void* x, const void* y, Py_ssize_t n) noexcept nogil
 
@@ -37,9 +44,28 @@ cdef inline void max_plus(
     sklseq_max_plus(sizeof(real), m, x, matrix, n, width, out)
 
 
+cdef inline void row_product(
+    const real* x, const real* matrix, Py_ssize_t n, Py_ssize_t width, real* out
+) noexcept nogil:
+    # out(k) = sum_{i < n} x(i) * matrix(i, k), k < width; the width is a multiple of 8.
+    sklseq_row_product(sizeof(real), x, matrix, n, width, out)
+
+
+cdef inline void dots(
+    const real* x, const real* matrix, Py_ssize_t n, Py_ssize_t width, real* out
+) noexcept nogil:
+    # out(i) = sum_{k < width} matrix(i, k) * x(k), i < n; the width is a multiple of 8.
+    sklseq_dots(sizeof(real), x, matrix, n, width, out)
+
+
 cdef inline real row_max(const real* x, Py_ssize_t n) noexcept nogil:
     # max_{k < n} x(k), n >= 1
     return <real> sklseq_row_max(sizeof(real), x, n)
+
+
+cdef inline real row_min(const real* x, Py_ssize_t n) noexcept nogil:
+    # min_{k < n} x(k), n >= 1
+    return <real> sklseq_row_min(sizeof(real), x, n)
 
 
 cdef inline real sum_max(const real* x, const real* y, Py_ssize_t n) noexcept nogil:

@@ -53,8 +53,11 @@ from sklseq.inference.kernels._blocks cimport SKLSEQ_FOUR_ROWS_FIT, max_plus, ro
 from sklseq.inference.kernels._log_domain cimport draw, log_forward, log_normalise, log_sum_exp
 from sklseq.inference.kernels._recursions cimport backward, forward, least_mass, mixing
 from sklseq.inference.kernels._row_matrices cimport (
-    RowMatrices, add_pairs_of_sets, backward_runs, forward_runs, matrix_at, row_matrices,
-    sort_by_set,
+    RowMatrices, backward_runs, forward_runs, matrix_at, row_matrices,
+)
+from sklseq.inference.kernels._row_sets cimport (
+    Sets, add_pairs_of_sets, backward_by_sets, exponents, extend, forward_by_sets, sort_by_set,
+    write_matrices,
 )
 from sklseq.inference.kernels._sparse cimport Lists, add_sparse_pairs
 
@@ -235,18 +238,12 @@ def forward_backward(
     cdef real[:, ::1] e = work.e, alpha = work.alpha, scratch = work.scratch
     cdef real[::1] inverse_c = work.inverse_c, shift = work.shift
     cdef const real[:, :, ::1] factors = transitions.factors
-    cdef double[:, ::1] pairs = work.pairwise, sums
-    cdef real[:, :, ::1] by_set
-    cdef Py_ssize_t[::1] start
-    cdef Py_ssize_t n_sets = 0
+    cdef double[:, ::1] pairs = work.pairwise
     E[0] = row_matrices(rows, factors[0], False)
     E[1] = row_matrices(rows, factors[1], True)
     if rows is not None:
         row_pairs, chain.check = work.row_pairs, rows[9]
         E[1].pairs = &row_pairs[0, 0]
-    if E[1].size:
-        n_sets, by_set, sums = len(rows[0]) - 1, work.by_set, np.empty_like(row_pairs)
-        start = np.empty(n_sets + 2, dtype=np.intp)
     with nogil:
         if psi.shape[1] == 2:
             forward_backward_each(&two, psi, e, E, alpha, inverse_c, scratch, pairs, weights,
@@ -257,16 +254,6 @@ def forward_backward(
         else:
             forward_backward_each(&eight, psi, e, E, alpha, inverse_c, scratch, pairs, weights,
                                   offsets, log_z, &chain)
-        if E[1].size:
-            sort_by_set(
-                &E[1], &alpha[0, 0], &e[0, 0], &offsets[0], &weights[0], &log_z[0],
-                log_z.shape[0], &start[0], n_sets, &by_set[0, 0, 0], &by_set[1, 0, 0],
-                psi.shape[1]
-            )
-            add_pairs_of_sets(
-                &E[1], &start[0], n_sets, &by_set[0, 0, 0], &by_set[1, 0, 0], &sums[0, 0],
-                psi.shape[1]
-            )
         finish_log_z(log_z, offsets, shift, chain.top)
 
 
@@ -336,32 +323,102 @@ def forward_backward_batch(
         finish_log_z(log_z, offsets, shift, chain.top)
 
 
+def forward_backward_by_sets(
+    real[:, ::1] psi,                # (n_rows, width)  IN scores, OUT marginals
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    transitions,                     # as in `forward_backward`
+    work,
+    const double[::1] weights,       # (n_sequences,)
+    double[::1] log_z,               # (n_sequences,)   OUT  NaN: to be done in the log domain
+    factors,                         # (RowTransitions with `of_row`, matrices from `set_factors`,
+                                     # whether condition 2 has to be checked)
+):
+    """`forward_backward` where rows share sets of entries, each with a matrix, for width >= 8."""
+    cdef Chain chain = chain_of(transitions)
+    cdef Sets q = sets_of(factors[0], psi.shape[1])
+    cdef const real[:, :, ::1] matrices = factors[1]
+    cdef bint check = factors[2]
+    cdef real[:, ::1] e = work.e, alpha = work.alpha
+    cdef real[:, :, ::1] by_set = work.by_set
+    cdef real[::1] inverse_c = work.inverse_c, shift = work.shift
+    cdef double[:, ::1] row_pairs = work.row_pairs
+    cdef double[:, ::1] sums = np.zeros((2 * q.width, q.width))
+    cdef double[::1] expected = factors[0].expected
+    cdef Py_ssize_t[::1] start = np.empty(q.n + 2, dtype=np.intp)
+    cdef Py_ssize_t s, r, T, i, j
+    with nogil:
+        for s in range(log_z.shape[0]):
+            r, T = offsets[s], offsets[s + 1] - offsets[s]
+            if T == 0:
+                continue
+            log_z[s] = forward_by_sets(
+                &q, q.of_row + r, &matrices[0, 0, 0], &psi[r, 0] if check else <real*> NULL,
+                &e[r, 0], &alpha[r, 0], &inverse_c[r], T
+            )
+            if log_z[s] == log_z[s]:
+                backward_by_sets(
+                    &q, q.of_row + r, &matrices[0, 0, 0], &alpha[r, 0], &inverse_c[r], &e[r, 0],
+                    &psi[r, 0], T
+                )
+        sort_by_set(
+            &q, &alpha[0, 0], &e[0, 0], &offsets[0], &weights[0], &log_z[0], log_z.shape[0],
+            &start[0], &by_set[0, 0, 0], &by_set[1, 0, 0]
+        )
+        add_pairs_of_sets(
+            &q, &matrices[0, 0, 0], &start[0], &by_set[0, 0, 0], &by_set[1, 0, 0], &sums[0, 0],
+            &sums[q.width, 0], &expected[0] if expected is not None else NULL
+        )
+        for i in range(q.width):
+            for j in range(q.width):
+                row_pairs[j, i] += sums[q.width + i, j]
+        finish_log_z(log_z, offsets, shift, chain.top)
+
+
+cdef Sets sets_of(rows, Py_ssize_t width):
+    # rows: RowTransitions with `of_row`, which the caller keeps.
+    cdef Sets q
+    cdef const long long[::1] start = rows.indptr
+    cdef const int[::1] of_row = rows.of_row, i = rows.i, j = rows.j
+    q.n, q.L, q.width, q.start = start.shape[0] - 1, len(rows.shared), width, &start[0]
+    q.of_row = &of_row[0] if of_row.shape[0] else NULL
+    q.i = &i[0] if i.shape[0] else NULL
+    q.j = &j[0] if j.shape[0] else NULL
+    return q
+
+
+def set_factors(
+    rows,                            # as in `forward_backward_by_sets`
+    const real[::1] score,           # (n_entries,)
+    double top,
+    const real[:, ::1] E,            # (width, width) factors of the shared matrix
+    real[:, :, ::1] matrices,        # (n_sets, L, width)   OUT
+):
+    """Factors exp(score - top) of all sets; returns the smallest and the largest of an entry."""
+    cdef Sets q = sets_of(rows, E.shape[0])
+    cdef real[::1] factor = np.empty(q.L * q.L, dtype=np.asarray(score).dtype)
+    cdef real[2] bounds = [1, 0]
+    with nogil:
+        write_matrices(
+            &q, &score[0], <real> top, &E[0, 0], &matrices[0, 0, 0], &factor[0], bounds
+        )
+    return bounds[0], bounds[1]
+
+
 def row_factors(
     const real[::1] score,           # (n_entries,)
     double top,
     real[::1] factor,                # (n_entries,)     OUT exp(score - top), as `positive_factors`
 ):
     """Factors of entries of single rows; returns the smallest and the largest one."""
-    cdef Py_ssize_t a, k, m, n = score.shape[0]
-    cdef real x, shift = <real> top
-    cdef real least = 1.1754944e-38 if real is float else 2.2250738585072014e-308
-    cdef real lows[8]
-    cdef real highs[8]
+    cdef Py_ssize_t a, m, n = score.shape[0]
+    cdef real[2] bounds = [1, 0]
     with nogil:
-        for k in range(8):
-            lows[k], highs[k] = 1, 0
         for a in range(0, n, 1024):  # still at hand when the next step reads them
             m = min(n - a, 1024)
-            for k in range(a, a + m):
-                factor[k] = score[k] - shift
+            exponents(&score[a], <real> top, &factor[a], m)
             exponentials(&factor[a], &factor[a], m)
-            for k in range(a, a + m):
-                x = factor[k]
-                if x < least and score[k] > -INFINITY:
-                    x = factor[k] = least
-                lows[k % 8] = x if x < lows[k % 8] else lows[k % 8]
-                highs[k % 8] = x if x > highs[k % 8] else highs[k % 8]
-    return min(lows), max(highs)
+            extend(&factor[a], m, bounds)
+    return bounds[0], bounds[1]
 
 
 # ---------------------------------------------------------------- the log domain

@@ -5,15 +5,13 @@ entries that the previous row replaced. So the cost of a row is its number of en
 of the matrix. Rows may share a set of entries, whose expectations are then added up. A run is a
 sequence of rows with the same matrix: either rows without entries, or one row with entries.
 
-If many rows share few sets (`has_few_sets`), the matrix of each set is written once,
-and pairs of the rows of a set are added up by one product of matrices (`add_pairs_of_sets`).
+Where rows share sets, or sets have all pairs, each set may have a matrix: `_row_sets.pxd`.
 
 Entries are replaced because the correction sum_i x(i) E(i, j) + sum_k x(i_k) (E_t(i_k, j) -
 E(i_k, j)) loses all digits if E_t is much smaller than E.
 """
 
 from sklseq._lib.lanes cimport lanes, n_lanes, real
-from sklseq.inference.kernels._batched cimport add_pairs
 from sklseq.inference.kernels._recursions cimport (
     add_products, backward_rows, finish_row, forward, sklseq_one_row_at_a_time,
 )
@@ -34,7 +32,6 @@ cdef struct RowMatrices:
     Py_ssize_t of_i, of_j            # (i, j) is at i * of_i + j * of_j
     Py_ssize_t L, n_entries
     bint ordered                     # sets of all L * L pairs are in the order of the matrix
-    Py_ssize_t size                  # `own` has a matrix of so many numbers for each set; 0: one
 
 
 cdef inline RowMatrices row_matrices(
@@ -45,13 +42,12 @@ cdef inline RowMatrices row_matrices(
     cdef const long long[::1] start
     cdef const int[::1] i, j, of_row
     cdef const real[::1] value
-    cdef Py_ssize_t k
-    cdef real[:, :, :, ::1] own
+    cdef real[:, :, ::1] own
     cdef double[::1] expected
     q.start, q.i, q.j, q.value, q.own = NULL, NULL, NULL, NULL, NULL
     q.of_row = NULL
     q.expected = q.pairs = NULL
-    q.L, q.n_entries, q.ordered, q.size = 0, 0, False, 0
+    q.L, q.n_entries, q.ordered = 0, 0, False
     q.shared, q.now, q.first = &shared[0, 0], -1, 0
     q.of_i, q.of_j = shared.shape[1], 1
     if transposed:
@@ -63,17 +59,13 @@ cdef inline RowMatrices row_matrices(
     q.start, q.value = &start[0], &value[0]
     if i.shape[0]:
         q.i, q.j = &i[0], &j[0]
-    q.own = &own[transposed, 0, 0, 0]
+    q.own = &own[transposed, 0, 0]
     if rows[5] is not None:
         expected = rows[5]
         q.expected = &expected[0]
     if rows[7] is not None and len(rows[7]):
         of_row = rows[7]
         q.of_row = &of_row[0]
-    if own.shape[1] > 1:
-        for k in range(own.shape[1]):
-            write_set(&q, k, &own[transposed, k, 0, 0])
-        q.size = own.shape[2] * own.shape[3]
     return q
 
 
@@ -126,8 +118,6 @@ cdef inline const real* matrix_at(
     if q.start == NULL:
         return <const real*> q.shared
     t = set_of(q, t)
-    if q.size:
-        return own + t * q.size
     if q.now == t:
         return own
     if q.now >= 0 and q.start[t + 1] - q.start[t] < q.L * q.L:
@@ -243,14 +233,9 @@ cdef inline void backward_runs(
     Py_ssize_t width
 ) noexcept nogil:
     # `backward_rows` of a sequence, each run with its matrix, and pair marginals: of rows without
-    # entries, E left out, in `pairwise`; of the others in `Et`. None if sets have matrices.
+    # entries, E left out, in `pairwise`; of the others in `Et`.
     cdef Py_ssize_t lo, hi = T, n, r
     cdef const real* matrix
-    while hi > 0 and Et.size:
-        matrix, hi = matrix_at(alpha, Et, min(hi, T - 1)), hi - 1
-        backward_rows(
-            tag, matrix, alpha, inverse_c, e, marginals, hi, hi + 1, T, L, width, width
-        )
     while hi > 0:
         lo = run_begin(Et, hi, T)
         matrix = matrix_at(alpha, Et, min(hi, T - 1))
@@ -268,61 +253,3 @@ cdef inline void backward_runs(
                 width
             )
         hi = lo
-
-
-cdef inline void sort_by_set(
-    const RowMatrices* q, const real* alpha, const real* u, const long long* offsets,
-    const double* weights, const double* log_z, Py_ssize_t n_sequences, Py_ssize_t* start,
-    Py_ssize_t n_sets, real* a, real* b, Py_ssize_t width
-) noexcept nogil:
-    # Copy alpha_{t-1} and u_t of all rows t but first ones, set by set: rows of set k are
-    # start[k] to start[k + 1] - 1 of a and b. The factor of smaller magnitude gets the weight:
-    # alpha is at most 1. Sequences whose log_z is NaN have weight 0.
-    cdef Py_ssize_t s, t, k, m
-    cdef double weight
-    cdef real of_a, of_b
-    for k in range(n_sets + 2):
-        start[k] = 0
-    for s in range(n_sequences):
-        for t in range(offsets[s] + 1, offsets[s + 1] if log_z[s] == log_z[s] else 0):
-            start[q.of_row[t] + 2] += 1
-    for k in range(n_sets):
-        start[k + 2] += start[k + 1]
-    for s in range(n_sequences):
-        weight = weights[s]
-        of_a, of_b = 1, <real> weight
-        if not -1 <= weight <= 1:
-            of_a, of_b = of_b, of_a
-        for t in range(offsets[s] + 1, offsets[s + 1] if log_z[s] == log_z[s] else 0):
-            m = start[q.of_row[t] + 1] * width
-            start[q.of_row[t] + 1] += 1
-            for k in range(width):
-                a[m + k] = of_a * alpha[(t - 1) * width + k]
-            for k in range(width):
-                b[m + k] = of_b * u[t * width + k]
-
-
-cdef inline void add_pairs_of_sets(
-    const RowMatrices* Et, const Py_ssize_t* start, Py_ssize_t n_sets, const real* a,
-    const real* b, double* sums, Py_ssize_t width
-) noexcept nogil:
-    # Pair marginals of all rows of each set: E_t(i, j) * sum_t alpha_{t-1}(i) * u_t(j).
-    cdef Py_ssize_t k, i, j, p, n
-    cdef const real* matrix
-    for k in range(n_sets):
-        n = start[k + 1] - start[k]
-        if n == 0:
-            continue
-        for p in range(width * width):
-            sums[p] = 0
-        add_pairs(a + start[k] * width, b + start[k] * width, n, sums, Et.L, width)
-        matrix = <const real*> Et.own + k * Et.size
-        for i in range(Et.L):
-            for j in range(Et.L):
-                sums[i * width + j] *= matrix[j * width + i]
-        for i in range(Et.L):
-            for j in range(Et.L):
-                Et.pairs[j * width + i] += sums[i * width + j]
-        if Et.expected != NULL:
-            for p in range(Et.start[k], Et.start[k + 1]):
-                Et.expected[p] += sums[Et.i[p] * width + Et.j[p]]

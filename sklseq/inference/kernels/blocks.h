@@ -39,18 +39,96 @@
         rows(SKLSEQ_STORE)                                                                      \
     }
 
-#define SKLSEQ_ROW_MAX(type)                                                                    \
-    SKLSEQ_MAX type sklseq_row_max_##type(const type* x, Py_ssize_t n) {                        \
-        Py_ssize_t k;                                                                           \
-        type best = x[0];                                                                       \
-        for (k = 1; k < n; k++) best = x[k] > best ? x[k] : best;                               \
+/* The extreme number of n >= 1, `better` being > or <; long rows in 16 lanes at a time */
+#define SKLSEQ_EXTREME(name, type, better)                                                      \
+    SKLSEQ_MAX type name(const type* x, Py_ssize_t n) {                                         \
+        Py_ssize_t k, i = 0;                                                                    \
+        type best = x[0], y[16];                                                                \
+        if (n >= 64) {                                                                          \
+            for (k = 0; k < 16; k++) y[k] = x[k];                                               \
+            for (i = 16; i + 15 < n; i += 16)                                                   \
+                for (k = 0; k < 16; k++) y[k] = x[i + k] better y[k] ? x[i + k] : y[k];         \
+            for (k = 0; k < 16; k++) best = y[k] better best ? y[k] : best;                     \
+        }                                                                                       \
+        for (; i < n; i++) best = x[i] better best ? x[i] : best;                               \
         return best;                                                                            \
-    }                                                                                           \
+    }
+
+#define SKLSEQ_ROW_MAX(type)                                                                    \
+    SKLSEQ_EXTREME(sklseq_row_max_##type, type, >)                                              \
+    SKLSEQ_EXTREME(sklseq_row_min_##type, type, <)                                              \
     SKLSEQ_MAX type sklseq_sum_max_##type(const type* x, const type* y, Py_ssize_t n) {         \
         Py_ssize_t k;                                                                           \
         type best = x[0] + y[0], v;                                                             \
         for (k = 1; k < n; k++) { v = x[k] + y[k]; best = v > best ? v : best; }                \
         return best;                                                                            \
+    }
+
+/* out(i) = sum_{j < width} m(i, j) x(j), i < n; the width is a multiple of 8. Vectors of the compiler:
+   GCC makes shuffles of the same loops over lanes, and takes three times as long. */
+#if defined(__GNUC__) || defined(__clang__)
+typedef double sklseq_vector_double __attribute__((vector_size(32), aligned(8), may_alias));
+typedef float sklseq_vector_float __attribute__((vector_size(32), aligned(4), may_alias));
+#define sklseq_total_double(y) ((y[0] + y[2]) + (y[1] + y[3]))
+#define sklseq_total_float(y)                                                                   \
+    (((y[0] + y[4]) + (y[2] + y[6])) + ((y[1] + y[5]) + (y[3] + y[7])))
+#else
+typedef double sklseq_vector_double;
+typedef float sklseq_vector_float;
+#define sklseq_total_double(y) y
+#define sklseq_total_float(y) y
+#endif
+#define SKLSEQ_DOT_START(r) V y##r = {0};
+#define SKLSEQ_DOT_STEP(r) y##r += u * *(const V*) (m + r * width + j);
+#define SKLSEQ_ROW_PRODUCT(type)                                                                \
+    SKLSEQ_SUM void sklseq_row_product_##type(                                                  \
+        const type* x, const type* m, Py_ssize_t n, Py_ssize_t width, type* out                 \
+    ) {                                                                                         \
+        typedef sklseq_vector_##type V;                                                         \
+        const Py_ssize_t lanes = sizeof(V) / sizeof(type);                                      \
+        Py_ssize_t i, j;                                                                        \
+        for (j = 0; j < width; j += 2 * lanes) {                                                \
+            const type* row = m + j;                                                            \
+            V a = {0}, b = {0}, c = {0}, d = {0};                                               \
+            int second = j + lanes < width;                                                     \
+            for (i = 0; i + 1 < n; i += 2, row += 2 * width) {                                  \
+                a += x[i] * *(const V*) row;                                                    \
+                c += x[i + 1] * *(const V*) (row + width);                                      \
+                if (second) b += x[i] * *(const V*) (row + lanes);                              \
+                if (second) d += x[i + 1] * *(const V*) (row + width + lanes);                  \
+            }                                                                                   \
+            if (i < n) a += x[i] * *(const V*) row;                                             \
+            if (i < n && second) b += x[i] * *(const V*) (row + lanes);                         \
+            *(V*) (out + j) = a + c;                                                            \
+            if (second) *(V*) (out + j + lanes) = b + d;                                        \
+        }                                                                                       \
+    }
+#define SKLSEQ_DOTS(type)                                                                       \
+    SKLSEQ_SUM void sklseq_dots_##type(                                                         \
+        const type* x, const type* m, Py_ssize_t n, Py_ssize_t width, type* out                 \
+    ) {                                                                                         \
+        typedef sklseq_vector_##type V;                                                         \
+        const Py_ssize_t lanes = sizeof(V) / sizeof(type);                                      \
+        Py_ssize_t i, j;                                                                        \
+        for (i = 0; i + 3 < n; i += 4, m += 4 * width) {                                        \
+            SKLSEQ_ROWS_4(SKLSEQ_DOT_START)                                                     \
+            for (j = 0; j < width; j += lanes) {                                                \
+                V u = *(const V*) (x + j);                                                      \
+                SKLSEQ_ROWS_4(SKLSEQ_DOT_STEP)                                                  \
+            }                                                                                   \
+            out[i] = sklseq_total_##type(y0);                                                   \
+            out[i + 1] = sklseq_total_##type(y1);                                               \
+            out[i + 2] = sklseq_total_##type(y2);                                               \
+            out[i + 3] = sklseq_total_##type(y3);                                               \
+        }                                                                                       \
+        for (; i < n; i++, m += width) {                                                        \
+            SKLSEQ_DOT_START(0)                                                                 \
+            for (j = 0; j < width; j += lanes) {                                                \
+                V u = *(const V*) (x + j);                                                      \
+                SKLSEQ_DOT_STEP(0)                                                              \
+            }                                                                                   \
+            out[i] = sklseq_total_##type(y0);                                                   \
+        }                                                                                       \
     }
 
 #define SKLSEQ_SUMS(rows, type)                                                                 \
@@ -69,6 +147,10 @@
 
 SKLSEQ_BLOCKS(float)
 SKLSEQ_BLOCKS(double)
+SKLSEQ_DOTS(float)
+SKLSEQ_DOTS(double)
+SKLSEQ_ROW_PRODUCT(float)
+SKLSEQ_ROW_PRODUCT(double)
 SKLSEQ_SUMS(8, float)
 
 /* The same by the size of a number. x, matrix and out point to numbers of that size. A block of
@@ -90,6 +172,24 @@ static inline void sklseq_max_plus(
     else if (size == sizeof(double)) sklseq_maxima_4_double(x, 1, matrix, n, width, out);
     else if (rows == 1) sklseq_maxima_1_float(x, 1, matrix, n, width, out);
     else sklseq_maxima_4_float(x, 1, matrix, n, width, out);
+}
+
+static inline void sklseq_dots(
+    size_t size, const void* x, const void* matrix, Py_ssize_t n, Py_ssize_t width, void* out
+) {
+    if (size == sizeof(double)) sklseq_dots_double(x, matrix, n, width, out);
+    else sklseq_dots_float(x, matrix, n, width, out);
+}
+
+static inline void sklseq_row_product(
+    size_t size, const void* x, const void* matrix, Py_ssize_t n, Py_ssize_t width, void* out
+) {
+    if (size == sizeof(double)) sklseq_row_product_double(x, matrix, n, width, out);
+    else sklseq_row_product_float(x, matrix, n, width, out);
+}
+
+static inline double sklseq_row_min(size_t size, const void* x, Py_ssize_t n) {
+    return size == sizeof(double) ? sklseq_row_min_double(x, n) : sklseq_row_min_float(x, n);
 }
 
 static inline double sklseq_row_max(size_t size, const void* x, Py_ssize_t n) {

@@ -116,7 +116,7 @@ cdef inline RowEntries row_entries_of(state, Py_ssize_t L, Py_ssize_t width) exc
     q.E.start, q.E.i, q.E.j, q.E.value = q.start, q.i, q.j, q.factor
     q.E.expected = q.E.pairs = NULL
     q.E.first, q.E.L, q.E.ordered, q.E.of_row, q.E.own = 0, L, False, NULL, &matrices[0, 0, 0]
-    q.E.of_i, q.E.of_j, q.E.size = width, 1, 0
+    q.E.of_i, q.E.of_j = width, 1
     q.Et = q.E
     q.Et.own, q.Et.of_i, q.Et.of_j = &matrices[1, 0, 0], 1, width
     q.Et.expected, q.Et.pairs = q.expected, &matrices[2, 0, 0]

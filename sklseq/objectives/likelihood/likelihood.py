@@ -128,20 +128,26 @@ class SumOfParts:
         )  # fmt: skip
         start, end = sum(one.ends for one in buffers)[:, : scores.n_labels]
         scores.store_chain(gradient, transition, start, end)
+        # `finish` has added the gradient of the L2 penalty for state weights; the rest follows.
+        chain = scores.chain_part(gradient)
+        squares += self._penalised(scores.chain_part(w), chain, chain)
         if scores.features is not None:
             sums, *others = (one.entries.sums for one in buffers)
             for one in others:
                 sums += one
             for at, counts in self.observed_triples:
                 sums[at] -= counts
-            scores.triples(gradient)[:] = sums
-        # `finish` has added the gradient of the L2 penalty for state weights; the rest follows.
-        rest, change = w[scores.n_state :], gradient[scores.n_state :]
-        for a, b in spans(len(rest), 1 + len(rest) // PIECE):
-            part = rest[a:b].astype(np.float64, copy=False)
-            change[a:b] += (2 * self.l2 * part).astype(change.dtype, copy=False)
-            squares += float(part @ part)
+            squares += self._penalised(scores.triples(w), sums, scores.triples(gradient))
         return self.l2 * squares
+
+    def _penalised(self, w: np.ndarray, sums: np.ndarray, out: np.ndarray) -> float:
+        # out = sums + 2 · l2 · w; returns ‖w‖².
+        squares = 0.0
+        for a, b in spans(len(w), 1 + len(w) // PIECE):
+            part = w[a:b].astype(np.float64, copy=False)
+            np.add(sums[a:b], 2 * self.l2 * part, out=out[a:b], casting="same_kind")
+            squares += float(part @ part)
+        return squares
 
 
 def squared_norm(w: np.ndarray) -> float:
@@ -370,7 +376,9 @@ class LogLikelihood(SumOfParts):
         psi = work.rows(self.residual if counts else None, block.first, block.last)
         self.scores.design.scores(W, block.first, block.last, psi)
         if features is not None:
-            entries = features.fill(chain.v, chain.score, block.first, block.offsets, work.entries)
+            entries = features.fill(
+                chain.v, chain.score, block.first, block.offsets, work.entries, chain
+            )
         self.compare(psi, block, chain, work, counts, entries)
         return psi, entries
 

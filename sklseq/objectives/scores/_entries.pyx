@@ -13,8 +13,12 @@ Rows of one kind have the same features with the same values. In a block of rows
 entries (`_row_matrices.pxd`), so that scores, exponentials and sums are computed once for them.
 """
 
+import numpy as np
+
 from sklseq._lib.lanes cimport real
+from sklseq._lib.prefetch cimport prefetch_row
 from sklseq.inference.kernels._blocks cimport row_max
+from sklseq.inference.kernels._row_sets cimport write_matrix
 from sklseq.objectives.scores._row_links cimport RowLinks, entries_of_row, row_links
 
 
@@ -69,28 +73,37 @@ cdef class Links:
             n += self.at.support[self.at.indices[p] + 1] - self.at.support[self.at.indices[p]]
         return n
 
+    cdef void prefetch(self, Py_ssize_t row, const real* v) noexcept nogil:
+        # Load the weights of a row's features into the cache.
+        cdef Py_ssize_t p, first
+        for p in range(self.at.indptr[row], self.at.indptr[row + 1]):
+            first = self.at.support[self.at.indices[p]]
+            prefetch_row(v + first, self.at.support[self.at.indices[p] + 1] - first)
+
     cdef Py_ssize_t add_matrix(
-        self, Py_ssize_t row, const real* v, const real[:, ::1] shared, int* i, int* j, real* score
+        self, Py_ssize_t row, const real* v, const real* shared, int* i, int* j, real* score
     ) noexcept nogil:
-        # Write all pairs, and i and j unless they are NULL; returns their number.
+        # Write all pairs, and i and j unless they are NULL; returns their number. shared: (L, L)
         cdef Py_ssize_t p, q, k, f, first, size = self.at.L * self.at.L
         cdef real x
+        cdef const real* base = shared    # to which the scores of the next feature are added
         if i != NULL:
             for k in range(self.at.L):
                 for q in range(self.at.L):
                     i[k * self.at.L + q], j[k * self.at.L + q] = <int> k, <int> q
-        for k in range(self.at.L):
-            for q in range(self.at.L):
-                score[k * self.at.L + q] = shared[k, q]
         for p in range(self.at.indptr[row], self.at.indptr[row + 1]):
             f, x = self.at.indices[p], <real> self.at.data[p]
             first = self.at.support[f]
             if self.at.support[f + 1] - first == size:
                 for q in range(size):
-                    score[q] += x * v[first + q]
+                    score[q] = base[q] + x * v[first + q]
             else:
+                if base == shared:
+                    for q in range(size):
+                        score[q] = shared[q]
                 for q in range(first, self.at.support[f + 1]):
                     score[self.at.from_label[q] * self.at.L + self.at.to_label[q]] += x * v[q]
+            base = score
         return size
 
     def fill(
@@ -110,6 +123,7 @@ cdef class Links:
         cdef Py_ssize_t matrices = buffers.n_matrices    # sets of all pairs that i and j begin with
         cdef bint known
         cdef bint kinds = self.kind is not None
+        cdef const real[::1] flat = np.asarray(shared)[: self.at.L, : self.at.L].ravel()
         cdef real top = -1e30
         with nogil:
             place[:] = -1
@@ -128,7 +142,7 @@ cdef class Links:
                     if 2 * n_weights >= size:
                         known = n % size == 0 and n < matrices * size
                         n += self.add_matrix(
-                            row, &v[0], shared, NULL if known else &i[n], &j[n], &score[n]
+                            row, &v[0], &flat[0], NULL if known else &i[n], &j[n], &score[n]
                         )
                         matrices += not known and n == (matrices + 1) * size
                     elif n_weights:
@@ -137,16 +151,68 @@ cdef class Links:
                             &self.at, row, &v[0], &shared[0, 0], shared.shape[1], &place[0],
                             &i[0], &j[0], &score[0], n
                         )
+                    if n > indptr[k]:    # still in the cache
+                        top = max(top, row_max(&score[indptr[k]], n - indptr[k]))
                     row_of_set[k] = row
                     k += 1
                     indptr[k] = n
             if kinds:
                 for r in range(offsets[offsets.shape[0] - 1]):
                     set_of_kind[self.kind[first + r]] = -1
-            if n:
-                top = row_max(&score[0], n)
         buffers.n_matrices = matrices
         return k, n, top
+
+    def fill_matrices(
+        self,
+        Py_ssize_t first,                # as in `fill`
+        const long long[::1] offsets,
+        const real[::1] v,
+        const real[:, ::1] shared,
+        const real[:, ::1] factors,      # (width, width) exp(shared - top)
+        double top,
+        buffers,
+    ):
+        """`fill` where all features have weights for all pairs, with factors in place of scores.
+
+        Writes `buffers.matrices`; returns the numbers of sets and of entries, the largest score,
+        and the extreme factors.
+        """
+        cdef long long[::1] indptr = buffers.indptr, row_of_set = buffers.row_of_set
+        cdef int[::1] of_row = buffers.of_row, set_of_kind = buffers.set_of_kind
+        cdef real[:, :, ::1] matrices = buffers.matrices
+        cdef const real[::1] flat = np.asarray(shared)[: self.at.L, : self.at.L].ravel()
+        cdef real[::1] score = np.empty_like(flat)
+        cdef Py_ssize_t s, r, row, p, k = 1, size = self.at.L * self.at.L
+        cdef real highest = -1e30
+        cdef real[2] bounds = [1, 0]
+        with nogil:
+            indptr[0] = indptr[1] = 0    # set 0: of rows without entries
+            for p in range(self.at.L * factors.shape[1]):
+                (&matrices[0, 0, 0])[p] = (&factors[0, 0])[p]
+            for s in range(offsets.shape[0] - 1):
+                for r in range(offsets[s], offsets[s + 1]):
+                    row = first + r
+                    of_row[r] = 0
+                    if r == offsets[s] or self.at.indptr[row] == self.at.indptr[row + 1]:
+                        continue
+                    of_row[r] = set_of_kind[self.kind[row]]
+                    if of_row[r] >= 0:
+                        continue
+                    of_row[r] = set_of_kind[self.kind[row]] = <int> k
+                    row_of_set[k] = row
+                    k += 1
+                    indptr[k] = (k - 1) * size
+            for p in range(1, k):
+                if p + 1 < k:
+                    self.prefetch(row_of_set[p + 1], &v[0])
+                self.add_matrix(row_of_set[p], &v[0], &flat[0], NULL, NULL, &score[0])
+                highest = max(highest, row_max(&score[0], size))
+                write_matrix(
+                    &score[0], <real> top, &matrices[p, 0, 0], self.at.L, factors.shape[1], bounds
+                )
+            for r in range(offsets[offsets.shape[0] - 1]):
+                set_of_kind[self.kind[first + r]] = -1
+        return k, (k - 1) * size, highest, bounds[0], bounds[1]
 
     def collect(
         self,
@@ -168,6 +234,8 @@ cdef class Links:
                 if begin == indptr[k + 1]:
                     continue
                 row, matrix = row_of_set[k], indptr[k + 1] - begin == size
+                if matrix and k + 2 < indptr.shape[0]:
+                    self.prefetch(row_of_set[k + 1], &out[0])
                 if not matrix:
                     for e in range(begin, indptr[k + 1]):
                         place[i[e] * self.at.L + j[e]] = <int> e

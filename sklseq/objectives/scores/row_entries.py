@@ -3,13 +3,19 @@
 Needs NumPy only. ``_entries.pyx`` has the formulas.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sklseq._lib.cpu import load_kernel
 from sklseq._lib.ragged import offsets_of
-from sklseq.inference.chain.row_transitions import RowTransitions
+from sklseq.inference.chain.row_transitions import RowTransitions, SetFactors
+
+if TYPE_CHECKING:
+    from sklseq.inference.chain.linear_chain import Transitions
 
 _entries = load_kernel("sklseq.objectives.scores._entries")
 
@@ -56,6 +62,11 @@ def triple_support(triples: np.ndarray, n_labels: int) -> tuple[np.ndarray, tupl
     return columns[:n_columns], (start[: n_columns + 1], *labels)
 
 
+def set_zero(x: np.ndarray) -> None:
+    """Fill a contiguous array with zeros: byte by byte, which takes NumPy half the time."""
+    x.view(np.uint8)[:] = 0
+
+
 class EntryBuffers:
     """Memory of one thread for the entries of a block of rows, and for sums of its weights.
 
@@ -85,6 +96,7 @@ class EntryBuffers:
         self.n_matrices = 0  # of the last call of `Links.fill`
         self.score = np.empty(n_entries, dtype=self.dtype)
         self.expected = np.empty(n_entries if len(self.sums) else 0)
+        self.matrices = np.empty(0, dtype=self.dtype)  # of sets, see `RowEntries.fill`
 
     def reserve(self, *sizes: int) -> None:
         """Make room for blocks of so many rows, entries and kinds of rows; sums are kept."""
@@ -93,7 +105,7 @@ class EntryBuffers:
 
     def clear(self) -> None:
         """Reset the sums for another evaluation."""
-        self.sums[:] = 0
+        set_zero(self.sums)
         self.highest = -np.inf
 
 
@@ -127,6 +139,7 @@ class RowEntries:
         indptr, indices, _ = rows
         most, pairs = np.diff(support[0]), n_labels**2
         counts = np.diff(offsets_of(most[indices])[indptr])
+        self.whole = self.shares and bool((most == pairs).all())
         # A row with half of the pairs gets all of them.
         self.before = offsets_of(np.where(2 * counts < pairs, counts, pairs))
 
@@ -147,27 +160,39 @@ class RowEntries:
 
     def fill(
         self, v: np.ndarray, shared: np.ndarray, first: int, offsets: np.ndarray,
-        buffers: EntryBuffers,
+        buffers: EntryBuffers, chain: Transitions | None = None,
     ) -> RowTransitions | None:  # fmt: skip
         """Transition scores of sequences that begin at row ``first``; None: no entries.
 
-        ``offsets`` cut the rows into sequences and are counted from ``first``.
+        ``offsets`` cut the rows into sequences and are counted from ``first``. If ``chain``, with
+        the scores ``shared``, is given and each feature has weights for all pairs, factors are
+        computed at once, and scores when they are asked for.
         """
         last, L = first + int(offsets[-1]), self.n_labels
         if self.before[first] == self.before[last]:
             return None
-        n_sets, n, top = self.links.fill(first, offsets, v, shared, buffers)
+        given, factors = (first, offsets, v, shared), None
+        if chain is not None and self.whole and chain.width >= 8:
+            n = min(self.n_kinds, last - first) + 1
+            if len(buffers.matrices) < n:
+                buffers.matrices = np.empty((n, L, chain.width), dtype=buffers.dtype)
+            n_sets, n, top, *bounds = self.links.fill_matrices(*given, chain.E, chain.top, buffers)
+            fill = partial(self.links.fill, *given, buffers)
+            factors = SetFactors(buffers.matrices[:n_sets], chain.top, *bounds, fill)
+        else:
+            n_sets, n, top = self.links.fill(*given, buffers)
         if n == 0:
             return None
         buffers.highest = max(buffers.highest, top)
         entries, expected = (buffers.i[:n], buffers.j[:n], buffers.score[:n]), None
         if len(buffers.expected):
             expected = buffers.expected[:n]
-            expected[:] = 0
+            set_zero(expected)
         rows = RowTransitions.unchecked(
             shared[:L, :L], buffers.indptr[: n_sets + 1], *entries, expected
         )
         rows.of_row, rows.ordered = buffers.of_row[: last - first] if self.shares else None, True
+        rows.factors = factors
         return rows
 
     def collect(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -21,6 +21,9 @@ from sklseq.objectives.scores.row_entries import (
     ranked_columns,
     triple_support,
 )
+
+if TYPE_CHECKING:
+    from sklseq.inference.chain.linear_chain import Transitions
 
 # Multipliers of a hash of rows: odd random numbers of 64 bits.
 MIXERS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
@@ -246,10 +249,10 @@ class TransitionFeatures:
 
     def fill(
         self, v: np.ndarray, shared: np.ndarray, first: int, offsets: np.ndarray,
-        buffers: EntryBuffers,
+        buffers: EntryBuffers, chain: Transitions | None = None,
     ) -> RowTransitions | None:  # fmt: skip
         """Transition scores of sequences that begin at row ``first``; see ``RowEntries.fill``."""
-        return self.row_entries.fill(v, shared, first, offsets, buffers)
+        return self.row_entries.fill(v, shared, first, offsets, buffers, chain)
 
     def collect(self, rows: RowTransitions, buffers: EntryBuffers) -> None:
         """Add ``rows.expected``, times features, to ``buffers.sums``."""
