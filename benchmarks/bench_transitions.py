@@ -32,6 +32,8 @@ from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GroupKFold, cross_val_predict
 
 from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
@@ -120,11 +122,11 @@ def ocr(n, reverse=False):
 
 
 def text_models(X):
-    """{name: (settings, function of settings, rows to learn from and others, parameters)}."""
+    """{name: (settings, function of settings, labels, rows and more rows, parameters)}."""
     columns = list(X[0])
     lines = WORDS + TAGS * (len(columns) > 1)
 
-    def rows(more, settings, *parts):
+    def rows(more, settings, labels, *parts):
         features = TemplateFeatures([*lines, *more], columns=columns)
         return [features.fit_transform(parts[0]), *map(features.transform, parts[1:])]
 
@@ -136,22 +138,32 @@ def text_models(X):
 
 
 def pixel_models(X):
-    def plain(settings, *parts):
+    n = X.rows.shape[1]
+
+    def plain(settings, labels, *parts):
         return parts
 
-    def components(settings, *parts):
+    def components(settings, labels, *parts):
         scale, k = settings
         pca = PCA(k, random_state=0).fit(parts[0].rows.toarray())
         return [with_pairs(X, scale * pca.transform(X.rows.toarray())) for X in parts]
 
-    def clusters(settings, *parts):
+    def clusters(settings, labels, *parts):
         scale, k = settings
         means = KMeans(k, n_init=1, random_state=0).fit(parts[0].rows.toarray())
         return [with_pairs(X, scale * np.eye(k)[means.predict(X.rows.toarray())]) for X in parts]
 
-    def pixels(settings, *parts):
+    def pixels(settings, labels, *parts):
         return [with_pairs(X, settings[0] * X.rows) for X in parts]
 
+    def probabilities(settings, labels, *parts):
+        known = Letters(parts[0], labels)
+        return [beside(X, settings[0] * known.of_both(X)) for X in parts]
+
+    def positions(settings, labels, *parts):
+        return [beside(X, settings[0] * ends(X)) for X in parts]
+
+    scales = [(1.0,), (3.0,)]
     of_clusters = list(product((1.0, 2.0), (30, 100, 400)))
     return {
         "none": ([()], plain, {}),
@@ -160,7 +172,48 @@ def pixel_models(X):
         "principal components": (list(product((0.1, 0.3), (10, 30))), components, {}),
         "clusters of pixels": (of_clusters, clusters, {}),
         "clusters of pixels, all states and pairs": (of_clusters, clusters, ALL),
+        "probabilities, for labels only": (scales, probabilities, {}),
+        "probabilities": (scales, probabilities, {"transition_features": np.arange(n, n + 52)}),
+        "positions, for labels only": (scales, positions, {}),
+        "positions": (scales, positions, {"transition_features": np.arange(n, n + 30)}),
     }
+
+
+class Letters:
+    """Probabilities of letters given their own pixels, by a model that has not seen them.
+
+    Those of the rows to learn from are by models of four fifths of their words.
+    """
+
+    def __init__(self, X, y):
+        self.X, y = X, np.concatenate(y)
+        words = np.repeat(np.arange(len(X)), np.diff(X.offsets))
+        self.model = LogisticRegression(C=0.1, max_iter=200)
+        self.out_of_fold = cross_val_predict(
+            self.model, X.rows, y, groups=words, cv=GroupKFold(5), method="predict_proba"
+        )
+        self.model.fit(X.rows, y)
+
+    def of_both(self, X):
+        """Probabilities of each letter and of the one before it in its word, or zeros."""
+        own = self.out_of_fold if X is self.X else self.model.predict_proba(X.rows)
+        before = np.roll(own, 1, axis=0)
+        before[X.offsets[:-1]] = 0
+        return np.hstack([own, before])
+
+
+def ends(X):
+    """Indicators of the numbers of letters before and after each letter of its word."""
+    lengths = np.diff(X.offsets)
+    before = np.arange(X.n_rows) - np.repeat(X.offsets[:-1], lengths)
+    after = np.repeat(lengths, lengths) - 1 - before
+    return np.hstack([np.eye(15)[np.minimum(k, 14)] for k in (before, after)])
+
+
+def beside(X, columns):
+    """X beside more columns."""
+    columns = Sequences(sparse.csr_matrix(columns), X.offsets)
+    return np.concatenate([X, columns], axis=1)
 
 
 def with_pairs(X, columns):
@@ -198,12 +251,12 @@ def scores(n, tasks):
         for name, (settings, rows, parameters) in models(X).items():
             found = {}
             for one in settings:
-                learnt, aside = rows(one, X[:cut], X[cut:])
+                learnt, aside = rows(one, y[:cut], X[:cut], X[cut:])
                 for l2 in l2s:
                     model = CRFTagger(l2=l2, solver="lbfgs", **parameters).fit(learnt, y[:cut])
                     found[one, l2] = measure(y[cut:], model.predict(aside))
             one, l2 = max(found, key=found.get)
-            learnt, test = rows(one, X, X_test)
+            learnt, test = rows(one, y, X, X_test)
             model = CRFTagger(l2=l2, solver="lbfgs", **parameters).fit(learnt, y)
             coef = model.transition_coef_
             numbers = np.count_nonzero(model.coef_), 0 if coef is None else coef.nnz
