@@ -15,6 +15,10 @@ cdef extern from "sklseq/inference/kernels/blocks.h":
     void sklseq_row_product(
         size_t size, const void* x, const void* matrix, Py_ssize_t n, Py_ssize_t width, void* out
     ) noexcept nogil
+    void sklseq_sums_and_pairs(
+        const double* x, const double* m, const double* a, double* pairs, Py_ssize_t n,
+        Py_ssize_t width, double* out
+    ) noexcept nogil
     double sklseq_row_min(size_t size, const void* x, Py_ssize_t n) noexcept nogil
     void sklseq_dots(
         size_t size, const void* x, const void* matrix, Py_ssize_t n, Py_ssize_t width, void* out

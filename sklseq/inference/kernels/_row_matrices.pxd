@@ -11,7 +11,8 @@ Entries are replaced because the correction sum_i x(i) E(i, j) + sum_k x(i_k) (E
 E(i_k, j)) loses all digits if E_t is much smaller than E.
 """
 
-from sklseq._lib.lanes cimport lanes, n_lanes, real
+from sklseq._lib.lanes cimport Lanes8, lanes, n_lanes, real
+from sklseq.inference.kernels._blocks cimport sklseq_sums_and_pairs
 from sklseq.inference.kernels._recursions cimport (
     add_products, backward_rows, finish_row, forward, sklseq_one_row_at_a_time,
 )
@@ -209,6 +210,12 @@ cdef inline void backward_step(
             acc[k] = 0
         for k in range(B):
             a[k] = weight * alpha[block * B + k]
+        if real is double and lanes is Lanes8:  # of the loops below, GCC may make no vectors
+            sklseq_sums_and_pairs(
+                u, <const double*> Et.own + block * 8, a, Et.pairs + block * 8, L, width,
+                beta + block * 8
+            )
+            continue
         for j in range(L):
             row = <const real*> Et.own + j * width + block * B
             pairs = Et.pairs + j * width + block * B

@@ -153,6 +153,29 @@ SKLSEQ_ROW_PRODUCT(float)
 SKLSEQ_ROW_PRODUCT(double)
 SKLSEQ_SUMS(8, float)
 
+/* out(k) = sum_{j < n} v_j(k), pairs(j, k) += a(k) v_j(k), k < 8, where v_j(k) = x(j) m(j, k) */
+SKLSEQ_SUM void sklseq_sums_and_pairs(
+    const double* x, const double* m, const double* a, double* pairs, Py_ssize_t n,
+    Py_ssize_t width, double* out
+) {
+    typedef sklseq_vector_double V;
+    const Py_ssize_t lanes = sizeof(V) / sizeof(double);
+    Py_ssize_t j, k;
+    for (k = 0; k < 8; k += 2 * lanes) {
+        const V a0 = *(const V*) (a + k), a1 = *(const V*) (a + k + lanes);
+        V y0 = {0}, y1 = {0};
+        for (j = 0; j < n; j++) {
+            V* sums = (V*) (pairs + j * width + k);
+            const V* row = (const V*) (m + j * width + k);
+            V v0 = x[j] * row[0], v1 = x[j] * row[1];
+            y0 += v0, y1 += v1;
+            sums[0] += a0 * v0, sums[1] += a1 * v1;
+        }
+        *(V*) (out + k) = y0;
+        *(V*) (out + k + lanes) = y1;
+    }
+}
+
 /* The same by the size of a number. x, matrix and out point to numbers of that size. A block of
    float fills half as many registers: twice as many rows hide the time that a sum takes. */
 static inline void sklseq_products(
