@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
@@ -156,6 +157,18 @@ def test_an_objective_smaller_than_rounding_errors_warns(dtype, l2):
     assert caught or model.objective_ == pytest.approx(least, rel=0.01)
     assert not caught or dtype == np.float32
     assert all("give X as float64" in str(warning.message) for warning in caught)
+
+
+@pytest.mark.parametrize(("unit", "seed"), [(1, 6), (1, 10), (1, 30), (10, 7), (10, 8), (10, 29)])
+def test_few_weights_of_transition_features_are_within_tol(unit, seed):
+    rng, y, label = np.random.default_rng(seed), [], 0
+    x = unit * rng.integers(0, 3, (150, 3)).astype(float)
+    for _ in x:
+        label = int(rng.integers(9)) if rng.random() < 0.05 else label
+        y.append(label)
+    model = CRFTagger(l1=1, l2=0, transition_features=[0, 1]).fit([x], [y])
+    best = clone(model).set_params(tol=1e-6, max_iter=3000).fit([x], [y])
+    assert model.objective_ <= (1 + model.tol) * best.objective_
 
 
 def lasting(unit, n_rows):

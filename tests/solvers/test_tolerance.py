@@ -99,7 +99,7 @@ def test_the_estimate_of_the_rest(n, r, has_metric, least):
     k, period = np.arange(n + 1), max(least, n // 5)
     series, d = list(5 + r ** ((k - n) / period)), 1 / r - 1
     e = series[-6] - series[-1]
-    expected = max(d / (1 - r), 2.5 * np.sqrt(n / 5) * e) if has_metric else 2 * d / (1 - r)
+    expected = max(d / (1 - r), 3 * np.sqrt(n / 5) * e) if has_metric else 2 * d / (1 - r)
     assert estimated_rest(series, has_metric) == pytest.approx(expected)
     assert estimated_rest(list(5 + r ** (k[: 2 * least] / period)), has_metric) == np.inf
 

@@ -134,8 +134,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         Columns with a weight for each pair of successive labels, beside those for labels: numbers
         or names of columns, a mask, a regular expression that is searched for in names, or a
         function of a name. Names are those of dicts and attribute lists. None: the columns marked
-        in ``X.roles``, which templates with ``B`` lines set. Trained by "adagrad" and "lbfgs", from
-        sequences in memory or in blocks.
+        in ``X.roles``, which templates with ``B`` lines set; the chosen columns are added to these.
     constraints : {"iob2", "iobes", "bilou"}, list of tuple, mask (n_labels, n_labels) or None
         Transitions that may occur, in training and in predictions. The schemes also constrain the
         first and last label. A list has the forbidden pairs (label, next label); (None, label)

@@ -29,10 +29,14 @@ MOST_EXACT, KEPT = 64, 1 << 27
 LEAST = 1e-6
 
 
+def has_few_weights(scores: ScoreMap) -> bool:
+    """Whether weights and labels are so few that a Hessian costs no more than training."""
+    return scores.n_weights <= MOST and scores.n_labels <= MOST_LABELS
+
+
 def has_row_curvature(scores: ScoreMap) -> bool:
     """Whether weights and labels are few, and no transition has features."""
-    few = scores.n_weights <= MOST and scores.n_labels <= MOST_LABELS
-    return few and scores.features is None
+    return has_few_weights(scores) and scores.features is None
 
 
 class Marginals(NamedTuple):
