@@ -154,7 +154,7 @@ def test_held_rows_of_extractors_that_look_ahead():
     rng = np.random.default_rng(3)
     x = rng.normal(size=(BLOCK_ROWS + 50, 3))
     y = np.cumsum(x[:, 0] > 0.5) % 3
-    tagger = CRFTagger(transition_features=[0], max_iter=20, tol=0.1).fit([x[:500]], [y[:500]])
+    tagger = CRFTagger(transition_features=[0], max_iter=50, tol=0.1).fit([x[:500]], [y[:500]])
 
     tagger.transition_coef_ = 2 * tagger.transition_coef_
     rule = OnlineRule.checked(**{"strategy": "closure", "lag": None})

@@ -301,9 +301,10 @@ def score_map(
 UNCHECKED = 0.1
 
 
-def is_unchecked(scores: ScoreMap) -> bool:
-    """Whether no quadratic model checks the estimate, though weights are few."""
-    return has_few_weights(scores) and scores.features is not None
+def is_unchecked(problem: CRFProblem) -> bool:
+    """Whether no model checks the estimate of few weights with an L1 penalty."""
+    scores = problem.scores
+    return problem.l1 > 0 and scores.features is not None and has_few_weights(scores)
 
 
 def descend(
@@ -335,7 +336,7 @@ def descend(
             stack.enter_context(one_blas_thread())
         return lbfgs(
             problem.f, problem.start if w is None else w, l1=problem.l1,
-            tol=problem.tol * (UNCHECKED if is_unchecked(problem.scores) else 1),
+            tol=problem.tol * (UNCHECKED if is_unchecked(problem) else 1),
             max_iter=problem.max_iter - done, threads=problem.threads,
             callback=lambda k, value, w: problem.report("lbfgs", done + k, value, w),
             scale=scale if np.ndim(scale) else None, metric=curvature and metric,

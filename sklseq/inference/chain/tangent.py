@@ -159,9 +159,7 @@ class TangentWorkspace(Workspace):
         direction.ahead(u[1:], out=U[:-1])  # 0 in last rows, as u is in first rows
         U[-1:] = 0
         _tangent.forward_scaled(alpha, r, chain.E, offsets, order, A, dpsi, True, L)
-        _tangent.backward_scaled(
-            alpha, r, u, mu, chain.E_t, offsets, order, A, U, dpsi, self.small, True, L
-        )
+        _tangent.backward_scaled(alpha, r, u, mu, chain.E_t, offsets, order, A, U, dpsi, True, L)
         for (at, log_alpha), change in zip(in_logs, changes):
             weight = float(weights[np.searchsorted(offsets, at.start, side="right") - 1])
             dpsi[at] = self._in_logs(log_alpha, change, direction, weight)
@@ -304,7 +302,7 @@ class BlockTangents:
         U[-1] = _quotient(last[1] - _quotient(A[-1], alpha[-1]) * last[0], alpha[-1])
         _tangent.backward_scaled(
             alpha, self._factors(block), u, mu, chain.E_t, np.array([0, n]), None, A[1:], U, dpsi,
-            self.small, block.first, L,
+            block.first, L,
         )  # fmt: skip
         if not block.first:
             dbeta = chain.E @ U[0] + self.direction.product @ u[0]

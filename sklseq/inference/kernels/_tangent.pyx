@@ -22,6 +22,8 @@ In logarithms, with K_t(j, i) = p(y_{t-1} = i | y_t = j, rows up to t), and F = 
 Notation and padding: `_chain.pyx`. dscore is finite where a transition is forbidden.
 """
 
+import numpy as np
+
 from libc.math cimport INFINITY, exp
 from libc.string cimport memset
 
@@ -268,7 +270,6 @@ def backward_scaled(
     double[:, ::1] U,                # (n_rows, width)  IN (E dscore) u_{t+1}, of last rows dbeta,
                                      # OUT U, 0 of first rows if `first`
     double[:, ::1] dpsi,             # (n_rows, width)  IN as `forward_scaled` left it, OUT dmu
-    double[:, ::1] work,             # (>= 1, width)
     bint first, Py_ssize_t L,
 ):
     """U and the derivatives of marginals."""
@@ -277,7 +278,8 @@ def backward_scaled(
     cdef Lanes8 eight
     cdef Rows rows
     cdef Batch batch
-    cdef double* scratch = &work[0, 0]
+    cdef double[::1] work = np.empty(dpsi.shape[1])
+    cdef double* scratch = &work[0]
     if dpsi.shape[0] == 0:
         return
     rows.alpha, rows.r, rows.u, rows.mu = &alpha[0, 0], &r[0, 0], &u[0, 0], &mu[0, 0]
