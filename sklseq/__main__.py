@@ -201,7 +201,8 @@ def _add_evaluate(commands: Any) -> None:
 def _add_inspect(commands: Any) -> None:
     inspect = commands.add_parser(
         "inspect", help="describe a model and list its largest weights",
-        description="Describe a model, and list the largest weights of transitions and features.",
+        description="Describe a model, and list the largest weights of transitions, features and "
+        "transition features.",
     )  # fmt: skip
     _add_model(inspect, help="a saved model of train; load models of people you trust")
     inspect.add_argument("-n", type=_count, default=20, help="number of weights (default 20)")
@@ -660,7 +661,7 @@ def _is_of_span(label: str) -> bool:
 
 def _inspect(args: argparse.Namespace) -> None:
     from sklseq.deployment import model_card
-    from sklseq.inspection import top_features
+    from sklseq.inspection import feature_names, top_features
     from sklseq.runtime import Decoder
 
     model, _ = _load(args.model)
@@ -674,10 +675,14 @@ def _inspect(args: argparse.Namespace) -> None:
         return
     print(f"\n## Largest weights of transitions\n\n{_table(model[-1].top_transitions(args.n))}")
     print(f"\n## Largest weights of features\n\n{_table(top_features(model, args.n))}")
+    if getattr(model[-1], "transition_coef_", None) is not None:
+        names = feature_names(model)
+        largest = model[-1].top_transition_features(args.n, feature_names=names)
+        print(f"\n## Largest weights of transition features\n\n{_table(largest)}")
 
 
 def _table(weights: list) -> str:
-    return "\n".join(f"{weight:10.4f}  {a}  {b}" for weight, a, b in weights)
+    return "\n".join("  ".join([f"{weight:10.4f}", *map(str, of)]) for weight, *of in weights)
 
 
 # ----------------------------------------------------------------------------- models and tokens

@@ -1,6 +1,7 @@
 """Deployment of models: exported files, model cards, and loading of saved models."""
 
 import inspect
+import os
 from typing import Any
 
 import numpy as np
@@ -259,6 +260,8 @@ def _plain(step: Any, name: str) -> Any:
     value = getattr(step, name, None)
     if name in ("functions", "n_jobs") or (name == "templates" and step.n_features is None):
         return None  # not needed after fit
+    if name == "templates" and isinstance(value, os.PathLike):
+        return step.lines_
     if name == "extractor_":
         return _part(value)
     if name == "vocabulary_":  # in the order of the columns

@@ -41,7 +41,7 @@ from sklseq.features import (
     WindowFeatures,
     column_features,
 )
-from sklseq.inspection import spans
+from sklseq.inspection import feature_names, spans
 from sklseq.metrics import sequence_accuracy, span_report, token_accuracy
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -298,6 +298,29 @@ def test_inspect_lists_weights(files, run, tagger):
     assert code == 0
     assert out.startswith(f"# {tagger} with ")
     assert len(re.findall(r"^ +-?\d+\.\d{4}  \S+  \S", out, re.MULTILINE)) == 6
+
+
+@pytest.mark.parametrize("tagger", ["CRFTagger", "HMSVMTagger", "SemiCRFSegmenter"])
+def test_inspect_lists_weights_of_transition_features(files, run, tagger):
+    (files / "pairs").write_text("U:%x[0,0]\n*:%x[-1,0]\n")
+    templates = "--templates pairs"
+    if tagger == "SemiCRFSegmenter":
+        templates = "--set features__transition_features=^start:"
+    assert run(f"train -m seen {templates} --tagger {tagger} --set max_iter=3 words.txt")[0] == 0
+    code, out, _ = run("inspect -m seen -n 3")
+    assert code == 0
+    _, heading, listed = out.partition("\n## Largest weights of transition features\n\n")
+    model = pickle.loads((files / "seen").read_bytes())
+    names = feature_names(model)
+    expected = [
+        f"{weight:10.4f}  {before}  {label}  {name}"
+        for weight, before, label, name in model[-1].top_transition_features(3, feature_names=names)
+    ]
+    assert heading
+    assert listed.splitlines() == expected
+    assert len(expected) == 3
+    assert run("train -m seen --set max_iter=3 words.txt")[0] == 0
+    assert "of transition features" not in run("inspect -m seen -n 3")[1]
 
 
 def test_confidence_is_the_probability_of_the_label(run, files):

@@ -1,7 +1,8 @@
 """Choice of the columns that are transition features, by number, name or rule."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,16 @@ from sklseq.data.sequences import STATE, TRANSITION
 FORMS = (
     "names, column numbers, a mask, a regular expression or a function from a name to True or False"
 )
+
+# What to do about values that are no lists.
+ADVICE: dict[Any, str] = {
+    Mapping: "give the names of a dict as a list",
+    Iterator: "give a list",
+    bytes: "names are strings",
+    bool: "a mask has an entry for each column",
+    np.bool_: "a mask has an entry for each column",
+    Real: "put column numbers into a list",
+}
 
 
 def with_transition_features(
@@ -32,7 +43,7 @@ def with_transition_features(
 
 def roles_by_name(chosen: Any, names: np.ndarray) -> np.ndarray:
     """Return the roles of further columns, which ``chosen`` may choose by name, not by number."""
-    listed = None if _is_rule(chosen) else _as_list(chosen)
+    listed = _listed(chosen)
     mask = np.zeros(len(names), dtype=bool)
     if listed is None:
         mask = _by_rule(chosen, names)
@@ -41,18 +52,51 @@ def roles_by_name(chosen: Any, names: np.ndarray) -> np.ndarray:
     return np.where(mask, STATE | TRANSITION, STATE).astype(np.uint8)
 
 
-def _is_rule(chosen: Any) -> bool:
-    return callable(chosen) or (isinstance(chosen, (str, re.Pattern)) and chosen != "")
+def check_choice_of_columns(chosen: Any) -> None:
+    """Raise a ValueError if ``transition_features=chosen`` has none of the allowed forms."""
+    if chosen is not None:
+        _listed(chosen)
+
+
+def check_columns_of_part(chosen: Any, names: np.ndarray, where: str) -> None:
+    """Raise a ValueError if some of the columns that ``chosen`` chooses by name are not in a part
+    of the data, as if the part was all.
+
+    ``names``: those of the columns that occur in the part; ``where``: name of the part.
+    """
+    listed, advice = _listed(chosen), "extract features before, from all sequences"
+    if listed is None:
+        if not _by_rule(chosen, names).any():
+            raise ValueError(
+                f"transition_features={chosen!r:.60} chooses no column of {where}; {advice}, or "
+                "choose other columns."
+            )
+    elif listed.dtype.kind == "U" and (missing := _missing(listed, names)):
+        raise ValueError(
+            f"transition_features names {missing[0]!r}, which does not occur in {where}; {advice}, "
+            "or choose columns by a regular expression, which may match fewer names there."
+        )
+
+
+def _listed(chosen: Any) -> np.ndarray | None:
+    # Names, numbers or a mask; None for a rule.
+    if callable(chosen):
+        return None
+    if isinstance(chosen, (str, re.Pattern)) and chosen != "":
+        _pattern(chosen)
+        return None
+    return _as_list(chosen)
 
 
 def _chosen_mask(chosen: Any, n: int, names: Callable[[], np.ndarray] | None) -> np.ndarray:
-    listed = None if _is_rule(chosen) else _as_list(chosen)
+    listed = _listed(chosen)
     if listed is not None and listed.dtype.kind in "bui":
         mask, hint = _by_number(listed, n), f"column numbers are 0 to {n - 1}"
     elif names is None:
         raise ValueError(
             f"transition_features={chosen!r:.60} chooses columns by name, and X has no names; give "
-            "column numbers, or give the parameter to the extractor."
+            "column numbers, or choose in the extractor: by transition_features of DictFeatures, "
+            "TokenFeatures or SegmentFeatures, by '*' lines of TemplateFeatures."
         )
     else:
         known = names()
@@ -69,6 +113,11 @@ def _chosen_mask(chosen: Any, n: int, names: Callable[[], np.ndarray] | None) ->
 def _by_rule(chosen: Any, known: np.ndarray) -> np.ndarray:
     if callable(chosen):
         return np.array([_answer(chosen, name) for name in known], dtype=bool)
+    pattern = _pattern(chosen)
+    return np.array([pattern.search(name) is not None for name in known], dtype=bool)
+
+
+def _pattern(chosen: Any) -> re.Pattern[str]:
     try:
         pattern = re.compile(chosen)
     except re.error as error:
@@ -78,7 +127,7 @@ def _by_rule(chosen: Any, known: np.ndarray) -> np.ndarray:
         ) from None
     if isinstance(pattern.pattern, bytes):
         raise _wrong_form(chosen)
-    return np.array([pattern.search(name) is not None for name in known], dtype=bool)
+    return pattern
 
 
 def _answer(function: Callable, name: Any) -> bool:
@@ -97,23 +146,54 @@ def _answer(function: Callable, name: Any) -> bool:
     return bool(answer)
 
 
-def _wrong_form(chosen: Any) -> ValueError:
-    return ValueError(f"transition_features must be None, or {FORMS}; got {chosen!r:.60}.")
+def _wrong_form(chosen: Any, advice: str = "") -> ValueError:
+    advice = advice and f": {advice}"
+    return ValueError(f"transition_features must be None, or {FORMS}; got {chosen!r:.60}{advice}.")
 
 
 def _as_list(chosen: Any) -> np.ndarray:
     # Kinds are checked item by item: NumPy would convert [0, True] and [0, "a"] to one kind.
-    try:
-        is_plain = isinstance(chosen, np.ndarray) and chosen.dtype != object
-        given = chosen if is_plain else list(chosen)
-        array = np.asarray(given) if len(given) else np.zeros(0, dtype=int)
-    except (TypeError, ValueError):
-        raise _wrong_form(chosen) from None
-    kinds = {array.dtype.kind} if is_plain else {np.asarray(k).dtype.kind for k in given}
-    is_one = kinds <= {"i", "u"} or kinds in ({"b"}, {"U"})
-    if array.ndim != 1 or not is_one or isinstance(chosen, bytes):
-        raise _wrong_form(chosen)
+    if not isinstance(chosen, Iterable) or isinstance(chosen, tuple(ADVICE)):
+        raise _wrong_form(chosen, _advice_for(chosen))
+    is_plain = isinstance(chosen, np.ndarray) and chosen.dtype != object
+    items = chosen if is_plain else list(chosen)
+    if chosen.ndim != 1 if is_plain else any(map(_holds_items, items)):
+        raise _wrong_form(chosen, "give one list, without lists in it")
+    kinds = {chosen.dtype.kind} if is_plain else {np.asarray(item).dtype.kind for item in items}
+    if not kinds <= {"i", "u"} and kinds not in ({"b"}, {"U"}):
+        raise _wrong_form(chosen, _advice_on_kinds(kinds))
+    array = np.asarray(items) if len(items) else np.zeros(0, dtype=int)
+    if array.dtype != bool:
+        _check_different(array)
     return array
+
+
+def _advice_for(chosen: Any) -> str:
+    for kind, advice in ADVICE.items():
+        if isinstance(chosen, kind):
+            return advice
+    return ""
+
+
+def _holds_items(item: Any) -> bool:
+    return isinstance(item, Iterable) and not isinstance(item, (str, bytes))
+
+
+def _advice_on_kinds(kinds: set[str]) -> str:
+    if kinds == {"S"}:
+        return "names are strings"
+    if kinds <= {"i", "u", "f"}:
+        return "column numbers are integers"
+    return "give items of one kind" if len(kinds) > 1 else ""
+
+
+def _check_different(array: np.ndarray) -> None:
+    values, counts = np.unique(array, return_counts=True)
+    if (counts > 1).any():
+        raise ValueError(
+            f"transition_features must choose different columns; it has "
+            f"{values[counts > 1][0].item()!r:.60} several times: drop one."
+        )
 
 
 def _by_number(numbers: np.ndarray, n: int) -> np.ndarray:
@@ -132,13 +212,17 @@ def _by_number(numbers: np.ndarray, n: int) -> np.ndarray:
 
 
 def _by_name(wanted: np.ndarray, known: np.ndarray) -> np.ndarray:
-    missing = sorted({str(name) for name in wanted} - {str(name) for name in known})
+    missing = _missing(wanted, known)
     if missing:
         raise ValueError(
             f"transition_features names {missing[0]!r}, which is not a column of X; "
             f"{_looks(known)}, and a regular expression chooses groups of them."
         )
     return np.isin(known.astype(str), wanted.astype(str))
+
+
+def _missing(wanted: np.ndarray, known: np.ndarray) -> list[str]:
+    return sorted(set(map(str, wanted)) - set(map(str, known)))
 
 
 def _looks(known: np.ndarray) -> str:

@@ -544,7 +544,8 @@ def pack(form: str, sequences: Any, *, finite: bool = True) -> Sequences:
     if packed.dtype not in (np.float32, np.float64):
         if packed.dtype.kind not in "biuf":
             raise ValueError(f"X must hold numbers; got dtype {packed.dtype}.")
-        packed = packed.with_rows(packed.rows.astype(np.float64))
+        with np.errstate(over="ignore"):  # of wider floats: infinity is found below
+            packed = packed.with_rows(packed.rows.astype(np.float64))
     found = check_entries(packed.rows) if packed.is_sparse else None
     if found is not None:
         row, what = found

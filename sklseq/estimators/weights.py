@@ -80,16 +80,10 @@ class WeightsMixin:
         ValueError
             If the label or the sign is unknown.
         """
-        if isinstance(n, str):
-            raise ValueError(
-                f"n must be the number of weights; got {n!r:.60}: give a label as label={n!r:.60}."
-            )
-        names = self._names(feature_names)
+        names, chosen = self._names(feature_names), self._is_chosen(label, n)
         weights = coef = dense_weights(self.coef_)
         if label is not None:
-            if label not in self.classes_:
-                raise ValueError(f"label must be one of {self.classes_.tolist()}; got {label!r}.")
-            coef = np.where(self.classes_ == label, coef, 0)
+            coef = np.where(chosen, coef, 0)
         coef = _of_sign(coef, sign)
         flat = _largest(np.abs(coef).ravel(), n)
         feature, j = np.divmod(flat, len(self.classes_))
@@ -99,6 +93,18 @@ class WeightsMixin:
             for f, k in zip(feature, j)
             if coef[f, k] != 0
         ]
+
+    def _is_chosen(self, label: Any, n: Any) -> np.ndarray:
+        # Mask of the labels that ``label`` chooses: one, or all; a label given as ``n`` is named.
+        if isinstance(n, str):
+            raise ValueError(
+                f"n must be the number of weights; got {n!r:.60}: give a label as label={n!r:.60}."
+            )
+        if label is None:
+            return np.ones(len(self.classes_), dtype=bool)
+        if label not in self.classes_:
+            raise ValueError(f"label must be one of {self.classes_.tolist()}; got {label!r}.")
+        return self.classes_ == label
 
     def top_transitions(self, n: int = 10, *, sign: str | None = None) -> list[tuple]:
         """The transition weights of largest magnitude, without forbidden transitions.
@@ -128,6 +134,7 @@ class WeightsMixin:
         self,
         n: int = 10,
         *,
+        label: Hashable | None = None,
         sign: str | None = None,
         feature_names: Iterable[str] | None = None,
     ) -> list[tuple]:
@@ -136,6 +143,8 @@ class WeightsMixin:
         Parameters
         ----------
         n : int, default=10
+        label : label, optional
+            Only weights of pairs whose second label, that of the row, is this one.
         sign : {"positive", "negative"} or None, default=None
             Only weights of this sign.
         feature_names : array-like of str, optional
@@ -145,17 +154,22 @@ class WeightsMixin:
         -------
         list of (weight, label, next label, feature name)
             An empty list for a model without transition features.
+
+        Raises
+        ------
+        ValueError
+            If the label or the sign is unknown.
         """
         names, coef = self._names(feature_names), getattr(self, "transition_coef_", None)
         if coef is None:
             coef = sparse.coo_array((1, 1))
         found, labels = sparse.coo_array(coef), self.classes_.tolist()
-        weights = _of_sign(found.data, sign)
+        i, j = np.divmod(found.col, len(labels))
+        weights = _of_sign(np.where(self._is_chosen(label, n)[j], found.data, 0), sign)
         top = [k for k in _largest(np.abs(weights), n) if weights[k] != 0]
-        i, j = np.divmod(found.col[top], len(labels))
         return [
             (float(weights[k]), labels[a], labels[b], str(names[found.row[k]]))
-            for k, a, b in zip(top, i, j)
+            for k, a, b in zip(top, i[top], j[top])
         ]
 
     @property

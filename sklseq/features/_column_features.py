@@ -16,7 +16,7 @@ from sklseq.features._window import WindowFeatures
 def column_features(
     columns: str | Sequence[str] = "w", *, symbols: bool = False, segments: bool = False
 ) -> BaseEstimator:
-    """Return an extractor for columns of strings, the first of words: that of ``sklseq train``.
+    r"""Return an extractor for columns of strings, the first of words: that of ``sklseq train``.
 
     It joins three: each word with its prefixes and suffixes (:class:`TokenFeatures`); lower case,
     last three letters, shapes, flags and length of the word and of its neighbours
@@ -46,6 +46,11 @@ def column_features(
     Notes
     -----
     :doc:`/features` has the scores of these features beside those of each part alone.
+
+    Parameters of the parts are set by ``set_params``: with
+    ``column_features().set_params(letters__transition_features=r"^w\.word=")`` each word also has
+    weights for pairs of successive labels. For other columns join ``B`` lines of
+    :class:`TemplateFeatures`, see :doc:`/transitions`.
 
     Examples
     --------

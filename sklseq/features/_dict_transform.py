@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from sklseq.data.sequences import Sequences, is_sparse
+from sklseq.data.labels import locate
+from sklseq.data.sequences import Sequences, finite_sum, is_sparse
 from sklseq.data.tables import is_table, list_sequences, table_columns
 from sklseq.features import _item_reader
 from sklseq.features._columns import column_of
@@ -54,9 +55,22 @@ class DictTransform:
         )
         if values is not None or unchecked:
             values = np.ones(len(indices)) if values is None else values
-            values = values.astype(self.dtype, copy=False)
+            values = self._cast(values, indptr, offsets)
         n_columns = n_hashed or len(table.names)
         return PackedRows(indptr, indices, values, n_columns, offsets), unchecked
+
+    def _cast(self, values: np.ndarray, indptr: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """Return finite values as ``dtype``; raise a ValueError if one is too large for it."""
+        with np.errstate(over="ignore"):
+            cast = values.astype(self.dtype, copy=False)
+        if cast is not values and not finite_sum(cast):
+            for at in np.flatnonzero(~np.isfinite(cast))[:1]:
+                where = locate(offsets, int(np.searchsorted(indptr, at, side="right")) - 1)
+                raise ValueError(
+                    f"Weights must be finite in float32, and {where} of X has {values[at]}; scale "
+                    "it, or use dtype='float64'."
+                )
+        return cast
 
 
 def _merged(rows: PackedRows) -> PackedRows:

@@ -19,7 +19,7 @@ from sklseq._lib.estimator import (
 )
 from sklseq._lib.ragged import offsets_of
 from sklseq._lib.threads import check_n_jobs
-from sklseq.data.column_roles import with_transition_features
+from sklseq.data.column_roles import check_choice_of_columns, with_transition_features
 from sklseq.data.input_kinds import in_blocks
 from sklseq.data.ones import all_ones, rows_of_ones
 from sklseq.data.samples import not_a_table
@@ -251,7 +251,8 @@ class VocabularyMixin:
 
 
 def check_parameters(estimator: Any, *, chooses_count: bool = False) -> None:
-    """Check switches, ``min_count``, ``n_features``, ``n_jobs`` and ``dtype``, if it has them.
+    """Check switches, ``min_count``, ``transition_features``, ``n_features``, ``n_jobs`` and
+    ``dtype``, if it has them.
 
     ``chooses_count``: ``min_count`` may be None.
     """
@@ -259,6 +260,7 @@ def check_parameters(estimator: Any, *, chooses_count: bool = False) -> None:
     parameters = estimator.get_params(deep=False)
     min_count, n = parameters.get("min_count", 1), parameters.get("n_features")
     check_number("min_count", min_count, 1, whole=True, optional=chooses_count)
+    check_choice_of_columns(parameters.get("transition_features"))
     check_n_jobs(parameters.get("n_jobs"))
     if n is not None:
         if not is_number(n, whole=True) or not 2 <= n <= 1 << 30 or n & (n - 1):

@@ -1,7 +1,9 @@
 """Parser of templates in the notations of CRFsuite, CRF++ and Wapiti."""
 
+import os
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sklseq._lib.lines import as_lines
@@ -15,7 +17,7 @@ _PART = re.compile(r"\s*([^\[\]|%]+?)\s*\[\s*([+-]?\d+)\s*\]\s*")
 ROLES = {"U": STATE, "u": STATE, "B": TRANSITION, "b": TRANSITION, "*": STATE | TRANSITION}
 _FORMS = (
     "Write 'w[-1]' or 'w[0]|pos[1]', a tuple like (('w', -1), ('pos', 0)), "
-    "or a CRF++ line like 'U05:%x[-1,0]/%x[0,1]'."
+    "or a CRF++ line like 'U05:%x[-1,0]/%x[0,1]'; give a file as pathlib.Path."
 )
 
 
@@ -77,6 +79,17 @@ def symbol_templates(columns: Sequence[str]) -> list[str]:
         templates += [f"{name}[{i}]|{name}[{i + 1}]" for i in range(-3, 3)]
         templates += [f"{name}[{i - 1}]|{name}[{i}]|{name}[{i + 1}]" for i in range(-1, 2)]
     return templates
+
+
+def template_lines(path: os.PathLike[str]) -> list[str]:
+    """Return the lines of a template file; raise a ValueError if there is no such file."""
+    file = Path(path)
+    if not file.is_file():
+        raise ValueError(
+            f"templates names the file {str(file)!r}, which does not exist; give the path of a "
+            "template file, or a list of templates."
+        )
+    return as_lines(file.read_text(encoding="utf-8-sig"))
 
 
 def parse_templates(templates: Any, columns: Sequence[str]) -> list[Template]:

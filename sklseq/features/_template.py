@@ -1,11 +1,13 @@
 """Extractor of attributes by templates over token columns, computed with integer codes."""
 
 import itertools
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from sklseq._lib.checks import check_names
 from sklseq.data.sequences import STATE, Sequences
 from sklseq.data.types import ColumnsLike, DTypeLike
 from sklseq.features import _encode
@@ -21,6 +23,7 @@ from sklseq.features._family import (
 from sklseq.features._grams import GramPlan, Layout, keys_of, number_grams, prune, slots_of
 from sklseq.features._name_table import NameTable
 from sklseq.features._packed_rows import PackedRows
+from sklseq.features._parse import template_lines
 from sklseq.features._template_transform import TemplateTransform
 
 
@@ -36,11 +39,12 @@ class TemplateFeatures(TemplateTransform, VocabularyMixin, Extractor, auto_wrap_
 
     Parameters
     ----------
-    templates : list, str or None, default=None
+    templates : list, str, os.PathLike or None, default=None
         Each template is a string ``"w[-1]|pos[0]"``, a tuple ``(("w", -1), ("pos", 0))`` as in
         CRFsuite's examples, or a CRF++ or Wapiti line ``"U05:%x[-1,0]/%x[0,1]"`` with columns
-        by number. One string may contain a whole template file: blank lines, comments (``#``) and
-        a bare ``B`` (transitions, which every CRF has) are skipped. Attributes of lines with
+        by number. A ``pathlib.Path`` names a template file in UTF-8, which ``fit`` reads; a string
+        may hold the text of such a file: blank lines, comments (``#``) and a bare ``B``
+        (transitions, which every CRF has) are skipped. Attributes of lines with
         ``B`` or ``b``, such as ``"B01:%x[0,0]"``, have weights for pairs of successive labels, and
         attributes of ``*`` lines have both kinds of weights, see :doc:`/transitions`, also for
         Wapiti's other commands. None: for each of ``columns`` a window of five values, their pairs,
@@ -72,6 +76,8 @@ class TemplateFeatures(TemplateTransform, VocabularyMixin, Extractor, auto_wrap_
     ----------
     columns_ : list of str
         Column names.
+    lines_ : list of str
+        The lines of the template file; only if ``templates`` is a path.
     templates_ : list of str
         The parsed templates, with ``bias``, ``__BOS__`` and ``__EOS__`` if switched on.
     column_codes_ : dict of str to dict
@@ -117,11 +123,12 @@ class TemplateFeatures(TemplateTransform, VocabularyMixin, Extractor, auto_wrap_
     ['U00:a', '__BOS__', 'U00:b', '__EOS__']
     """
 
+    lines_: list[str]
     roles_: np.ndarray | None = None  # default for models saved by earlier versions
 
     def __init__(
         self,
-        templates: Sequence[Any] | str | None = None,
+        templates: Sequence[Any] | str | os.PathLike[str] | None = None,
         *,
         columns: ColumnsLike | None = None,
         boundary: str = "skip",
@@ -175,6 +182,8 @@ class TemplateFeatures(TemplateTransform, VocabularyMixin, Extractor, auto_wrap_
     def _fit_rows(self, X: Any, y: Any) -> Sequences:
         columns = read_columns(X, self.columns)
         check_some(columns.sequences)
+        if isinstance(self.templates, os.PathLike):
+            self.lines_ = template_lines(self.templates)
         plan = GramPlan.of(self._templates(columns))
         self._check_roles(plan)
         n_marks = sum(plan.padding) if self.boundary == "mark" else 0
@@ -241,12 +250,14 @@ class TemplateFeatures(TemplateTransform, VocabularyMixin, Extractor, auto_wrap_
                 f"columns must be a list of column names; got the string {self.columns!r}. "
                 "Put it into a list."
             )
-        for name in [] if self.columns is None else self.columns:
+        columns = () if self.columns is None else self.columns
+        for name in columns:
             if not isinstance(name, str):
                 raise ValueError(
                     f"columns must be a list of column names, which are strings; got {name!r}. "
                     "Give all names in order if X has tuples; the names to use if X has mappings."
                 )
+        check_names(columns)
 
     def _number(
         self, codes: np.ndarray, layout: Layout, plan: GramPlan, n_codes: list[int]

@@ -1,5 +1,6 @@
 """Transform of fitted ``TemplateFeatures``, with NumPy alone."""
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -90,6 +91,8 @@ class TemplateTransform:
 
     def _templates(self, columns: Columns) -> list[Template]:
         templates = self.templates
+        if isinstance(templates, os.PathLike):
+            templates = self.lines_
         if templates is None:
             if self.columns is None and len(columns.names) > 1:
                 raise ValueError(

@@ -237,6 +237,18 @@ def test_what_is_not_finite_is_located(form, value):
     assert as_sequences(large) is large
 
 
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, "1e400"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
+def test_infinite_values_of_all_types_raise_the_error_alone(dtype, value):
+    X = [np.ones((2, 3), dtype) for _ in range(2)]
+    tagger = CRFTagger().fit(X, [["p", "q"]] * 2)
+    with np.errstate(over="ignore"):
+        X[1][1, 2], X[1][0, 0] = dtype(value), -dtype(value)
+    for what in (tagger.predict, tagger.predict_proba, tagger.potentials, as_sequences):
+        with pytest.raises(ValueError, match="X must be finite; row 0 of sequence 1 holds"):
+            what(X)
+
+
 def test_sequences_of_sparse_rows_join_in_blocks():
     left, right = (Sequences(sparse.csr_matrix(np.eye(2) * k), [0, 1, 2]) for k in (1, 2))
     both = np.concatenate([left, right], axis=1)

@@ -6,8 +6,17 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
+from sklearn.model_selection import GridSearchCV, KFold
 
-from sklseq import CRFTagger, HMSVMTagger, SegmentPotentials, SemiCRFSegmenter
+from sklseq import (
+    CRFTagger,
+    CRFTaggerCV,
+    HMSVMTagger,
+    HMSVMTaggerCV,
+    SegmentPotentials,
+    SemiCRFSegmenter,
+)
+from sklseq.features import DictFeatures, SegmentFeatures, TokenFeatures
 
 NAMES = ["a:x", "a:y", "b:x", "b:y", "empty"]
 CHOICES = ["numbers", "mask", "names", "pattern", "compiled", "function", "array"]
@@ -103,10 +112,26 @@ def test_choices(seed):
     [
         ("", "'' chooses none of the 5 columns of X; column numbers are 0 to 4, and None"),
         (lambda _: False, "chooses none of the 5 columns of X; names look like 'a:x', and None"),
-        ([0, True], r"must be None, or names, .* got \[0, True\]"),
-        ([0, "a:x"], r"must be None, or names, .* got \[0, 'a:x'\]"),
-        ([None], r"must be None, or names"),
-        (b"a:x", "must be None, or names, .* got b'a:x'"),
+        ([0, True], r"must be None, or names, .* got \[0, True\]: give items of one kind"),
+        ([0, "a:x"], r"must be None, or names, .* got \[0, 'a:x'\]: give items of one kind"),
+        ([None], r"must be None, or names, .* got \[None\]\."),
+        (b"a:x", "must be None, or names, .* got b'a:x': names are strings"),
+        ([b"a:x"], r"must be None, or names, .* got \[b'a:x'\]: names are strings"),
+        ({"a:x": 1}, r"must be None, or names, .* got {'a:x': 1}: give the names of a dict"),
+        (True, "must be None, or names, .* got True: a mask has an entry for each column"),
+        (np.False_, "must be None, or .* got .*False_?: a mask has an entry for each column"),
+        (2, "must be None, or names, .* got 2: put column numbers into a list"),
+        ([0.5], r"must be None, or names, .* got \[0.5\]: column numbers are integers"),
+        (np.ones(5), r"must be None, or names, .* got array.*: column numbers are integers"),
+        ([["a:x"]], r"must be None, or names, .* got \[\['a:x'\]\]: give one list, without lists"),
+        ([["a:x", "a:y"], ["b:x"]], r"got \[\['a:x', 'a:y'\], \['b:x'\]\]: give one list"),
+        ([[0, 1]], r"must be None, or names, .* got \[\[0, 1\]\]: give one list, without lists"),
+        (np.ones((1, 5), dtype=bool), "must be None, or names, .* got array.*: give one list"),
+        (iter([0]), "must be None, or names, .* got <list_iterator .*>: give a list"),
+        ([1, 0, 1], "transition_features must choose different columns; it has 1 several times: d"),
+        (np.array([2, 2]), "must choose different columns; it has 2 several times: drop one"),
+        (["a:x", "b:x", "a:x"], "must choose different columns; it has 'a:x' several times: drop"),
+        ("(", r"'\(' is not a regular expression"),
         (re.compile(b"x"), "must be None, or names, .* got re.compile"),
         (lambda name: name, "must return True or False for the name of a column; got 'a:x' for"),
         (lambda _: np.array([True, False]), "must return True or False .* got array"),
@@ -121,6 +146,91 @@ def test_wrong_choices(name, chosen, message):
     with pytest.raises(ValueError, match=message):
         model.fit(dicts, y[name])
     assert not hasattr(model, "classes_")
+
+
+class Unread:
+    """Sequences that must not be read."""
+
+    def __getattr__(self, name):
+        pytest.fail(f"X was asked for {name}")
+
+    def __len__(self):
+        pytest.fail("the length of X was read")
+
+    def __getitem__(self, item):
+        pytest.fail("X was read")
+
+
+@pytest.mark.parametrize("chosen", [{"a": 1}, True, 2, [0.5], [["a"]], [1, 1], ["a", "a"], "("])
+def test_wrong_forms_are_named_before_x_is_read(chosen):
+    columns = {"transition_features": chosen}
+    extractors = DictFeatures(**columns), TokenFeatures(**columns), SegmentFeatures(**columns)
+    searches = CRFTaggerCV(**columns), HMSVMTaggerCV(**columns)
+    for model in (*extractors, *searches, *(type(m)(**columns) for m in ESTIMATORS.values())):
+        for method in ("fit", "partial_fit"):
+            if hasattr(model, method):
+                with pytest.raises(ValueError, match="transition_features"):
+                    getattr(model, method)(Unread(), [])
+
+
+def choices_by_name(names):
+    """These names as a list, an expression and a function."""
+    return names, "|".join(f"^{name}$" for name in names), set(names).__contains__
+
+
+def rare_names(rng):
+    """Dicts of six sequences that have some of the names, and labels."""
+    shares = dict(zip(NAMES, rng.choice([0.4, 0.9], len(NAMES)), strict=True))
+    X = [
+        [{"other": 1}, {name: rng.choice([0, 1]) for name, p in shares.items() if rng.random() < p}]
+        for _ in range(6)
+    ]
+    return X, [["p", "q"], ["q", "p"]] * 3
+
+
+def message_of(search, X, y):
+    """The error of ``fit``, or None."""
+    try:
+        search.fit(X, y)
+    except ValueError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_searches_need_in_each_fold_what_a_fit_needs(seed):
+    rng = np.random.default_rng(seed)
+    X, y = rare_names(rng)
+    occurring = set().union(*(x[1] for x in X))
+    folds = KFold(3, shuffle=True, random_state=seed)
+    for names in (["a:x"], ["a:y", "b:x"], NAMES[:4]):
+        for chosen in choices_by_name(names):
+            columns = {"transition_features": chosen}
+            for own, tagger, grid in (
+                (CRFTaggerCV(l2s=[1.0], cv=folds, **columns), CRFTagger(**columns), {"l2": [1.0]}),
+                (HMSVMTaggerCV(Cs=[1.0], cv=folds, **columns), HMSVMTagger(**columns), {"C": [1]}),
+            ):
+                search = GridSearchCV(tagger, grid, cv=folds, error_score="raise")
+                found, expected = message_of(own, X, y), message_of(search, X, y)
+                assert (found is None) == (expected is None), (chosen, found, expected)
+                if found is not None and occurring.issuperset(names):
+                    assert re.search(r"training sequences of fold \d", found)
+
+
+def test_columns_of_all_sequences_need_not_occur_in_each_fold():
+    X = [[{"a": 1}, {"a": 1}]] * 4 + [[{"a": 1}, {"rare": 1}]]
+    y = [["p", "q"]] * 5
+    message = "names 'rare', which does not occur in the training sequences of fold 4; extract"
+    with pytest.raises(ValueError, match=message):
+        CRFTaggerCV(transition_features=["a", "rare"]).fit(X, y)
+    for chosen in ("^rare$", lambda name: name == "rare"):
+        with pytest.raises(ValueError, match="chooses no column of the training sequences of fold"):
+            CRFTaggerCV(transition_features=chosen).fit(X, y)
+    rows = DictFeatures(transition_features=["rare"]).fit_transform(X)
+    for search in (CRFTaggerCV(l2s=[1.0]), GridSearchCV(CRFTagger(), {"l2": [1.0]})):
+        search.fit(rows, y)
+    for chosen in ("^(a|rare)$", {"a", "rare"}.__contains__):
+        CRFTaggerCV(l2s=[1.0], transition_features=chosen).fit(X, y)
 
 
 def test_functions_may_return_numpy_booleans():

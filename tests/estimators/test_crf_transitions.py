@@ -183,6 +183,13 @@ def test_strongest_weights(fitted):
     assert all(w < 0 for w, *_ in tagger.top_transition_features(5, sign="negative"))
     everything = tagger.top_transition_features(10**6)
     assert len(everything) == tagger.transition_coef_.nnz
+    for label in tagger.classes_.tolist():
+        found = tagger.top_transition_features(10**6, label=label, sign="positive")
+        assert found == [one for one in everything if one[2] == label and one[0] > 0]
+    with pytest.raises(ValueError, match=r"label must be one of .*; got 'none'"):
+        tagger.top_transition_features(label="none")
+    with pytest.raises(ValueError, match="give a label as label='A'"):
+        tagger.top_transition_features("A")
     plain = CRFTagger().fit(Sequences(rows.rows, rows.offsets), words_and_labels()[1])
     assert plain.top_transition_features() == []
     assert plain.transition_coef_ is None

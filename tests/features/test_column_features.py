@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, make_pipeline
 
 from sklseq import CRFTagger, runtime
 from sklseq.deployment import export
@@ -106,6 +106,28 @@ def test_exported_models_predict_the_same(tmp_path, symbols):
     assert decoder.columns_ == ["w", "pos"]
     assert list(decoder.predict(X)) == list(model.predict(X))
     assert model.predict(X) == y  # enough features to tell all rows apart
+
+
+def test_transition_features_are_chosen_in_a_part():
+    y = [rng.choice(["A", "B"], len(x["w"])).tolist() for x in X]
+    wrong = make_pipeline(column_features(["w", "pos"]), CRFTagger(transition_features=r"\.word="))
+    with pytest.raises(ValueError, match="choose in the extractor: by transition_features of Dict"):
+        wrong.fit(X, y)
+    features = column_features(["w", "pos"])
+    features.set_params(letters__transition_features=r"^w\.word=")
+    union = FeatureUnion(
+        [
+            ("base", features),
+            ("tags", TemplateFeatures(["B1:%x[0,1]"], columns=["w", "pos"], bos_eos=False)),
+        ],
+        verbose_feature_names_out=False,
+    )
+    model = make_pipeline(union, CRFTagger(l2=0.01, tol=1e-4)).fit(X, y)
+    names = union.get_feature_names_out()
+    weighted = {name for *_, name in model[-1].top_transition_features(10**6, feature_names=names)}
+    chosen = {name for name in names if name.startswith(("w.word=", "B1:"))}
+    assert weighted <= chosen
+    assert {name[:2] for name in weighted} == {"w.", "B1"}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
 
+from sklseq import CRFTagger, runtime
+from sklseq.deployment import export
 from sklseq.features import DictFeatures, TemplateFeatures
 
 
@@ -111,6 +114,20 @@ def test_duplicates_add_up_in_short_and_long_items(n_other):
     assert (first["a:b"], first["a:"], second["x"]) == (4.0, 1.0, 2.0)
     assert len(first) == n_other + 2
     assert features.inverse_transform(features.transform(X)) == [[first, second]]
+
+
+@pytest.mark.parametrize("n_features", [None, 64])
+@pytest.mark.parametrize("value", [1e300, -1e39, 10**60])
+def test_values_beyond_float32_are_named_without_a_warning(tmp_path, n_features, value):
+    features = DictFeatures(dtype="float32", n_features=n_features)
+    model = make_pipeline(features, CRFTagger()).fit([[{"a": 1.0}, {"b": 2}]], [["p", "q"]])
+    export(model, tmp_path / "model")
+    X = [[{"a": 3.4e38}], [{"b": 1}, {"b": 0.5, "a": value}]]
+    message = r"in float32, and row 1 of sequence 1 of X has -?1e\+\d+; scale it, or use"
+    for predict in (model.predict, runtime.load(tmp_path / "model").predict, features.fit):
+        with pytest.raises(ValueError, match=message):
+            predict(X)
+    assert np.isfinite(DictFeatures(n_features=n_features).fit_transform(X).rows.data).all()
 
 
 KEYS = ["a", "b", "a:b", "", "é", "键", "bias", "w[-1]"]

@@ -5,6 +5,7 @@ import os
 import pickle
 from collections import Counter
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
+from sklseq import CRFTagger, runtime
 from sklseq.data import ones as _ones
+from sklseq.deployment import export
 from sklseq.features import TemplateFeatures, _grams, _template_transform
 from sklseq.features._family import distinct_names
 
@@ -284,6 +287,41 @@ def test_crfpp_template_file():
     ]
 
 
+class NamesAFile:
+    """A path of another class than pathlib's."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __fspath__(self):
+        return str(self.path)
+
+
+@pytest.mark.parametrize("n_features", [None, 64])
+@pytest.mark.parametrize("kind", [Path, NamesAFile])
+def test_a_file_is_read_once_when_features_are_fitted(tmp_path, kind, n_features):
+    X = [{"w": ["a", "b"], "pos": ["A", "B"]}]
+    options = {"boundary": "mark", "bos_eos": False, "n_features": n_features}
+    path = tmp_path / "template"
+    path.write_bytes(CRFPP.replace("\n", "\r\n").replace("p=", "é=").encode("utf-8-sig"))
+    features = TemplateFeatures(kind(path), **options)
+    expected = TemplateFeatures(CRFPP.replace("p=", "é="), **options)
+    model = make_pipeline(features, CRFTagger(max_iter=5)).fit(X, [["p", "q"]])
+    path.unlink()
+    assert_same(features.transform(X), expected.fit_transform(X))
+    assert features.templates_ == expected.templates_
+    assert_same(pickle.loads(pickle.dumps(features)).transform(X), expected.transform(X))
+    features.set_params(templates=["w[0]"])
+    assert_same(features.transform(X), expected.transform(X))
+    export(model, tmp_path / "model")
+    decoder = runtime.load(tmp_path / "model")
+    assert list(decoder.predict(X)) == list(model.predict(X))
+    features.set_params(templates=kind(path))
+    with pytest.raises(ValueError, match=r"templates names the file .*template', which does not"):
+        features.fit(X)
+    assert_same(features.transform(X), expected.transform(X))
+
+
 def test_macros_of_equal_text_but_other_names_are_two_attributes():
     features = TemplateFeatures(["U1:%x[0,0]", "U2:%x[0,0]", "w[0]"], bos_eos=False).fit([["a"]])
     assert features.get_feature_names_out().tolist() == ["U1:a", "U2:a", "w[0]=a"]
@@ -480,6 +518,10 @@ COLUMNS = [{"w": ["a", "b"], "pos": ["A", "B"]}]
         ({"min_count": 1.5}, "min_count must be an integer of at least 1; got 1.5"),
         ({"dtype": int}, "dtype must be float32 or float64"),
         ({"columns": "w"}, "columns must be a list of column names; got the string 'w'"),
+        ({"columns": ["w", "pos", "w"]}, "columns must be different names; it has 'w' several"),
+        ({"templates": Path("absent")}, "templates names the file 'absent', which does not exist"),
+        ({"templates": Path(".")}, "templates names the file '.', which does not exist; give"),
+        ({"templates": "absent"}, r"'absent' cannot be read.*; give a file as pathlib\.Path\."),
     ],
 )
 def test_parameter_errors(parameters, message):

@@ -17,6 +17,7 @@ from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.checks import check_choice, check_number, is_number
 from sklseq._lib.estimator import check_plain_parameters, set_fitted
 from sklseq._lib.threads import check_n_jobs
+from sklseq.data.column_roles import check_choice_of_columns
 from sklseq.data.input_kinds import in_blocks
 from sklseq.data.labels import cut_rows, find_codes, read_labels
 from sklseq.data.segment_labels import read_queries
@@ -415,6 +416,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         check_numbers(self, "tol", "entropy_weight", "proportions_weight")
         check_numbers(self, "max_iter", "n_iter_no_change", least=1, whole=True)
         check_choices(self, solver=SOLVERS, gradient=GRADIENTS, decode=DECODINGS)
+        check_choice_of_columns(self.transition_features)
         check_n_jobs(self.n_jobs)
         fraction = self.validation_fraction
         is_splitter = hasattr(fraction, "split") and not isinstance(fraction, str)

@@ -12,6 +12,7 @@ from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.checks import check_number, is_number
 from sklseq._lib.estimator import check_plain_parameters, set_fitted
 from sklseq._lib.threads import Threads, check_n_jobs
+from sklseq.data.column_roles import check_choice_of_columns
 from sklseq.data.types import (
     ArrayLike,
     ChoiceLike,
@@ -413,6 +414,7 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         check_choices(
             self, slack=("l1", "l2"), solver=("auto", *PASSES), average=("auto", True, False)
         )
+        check_choice_of_columns(self.transition_features)
         if self.solver == "working_set" and self.average is True:
             raise ValueError(
                 "average=True needs solver='bcfw' or 'perceptron'; got 'working_set', whose last "

@@ -22,6 +22,7 @@ from sklseq._lib.estimator import (
 )
 from sklseq._lib.ragged import offsets_of
 from sklseq._lib.threads import check_n_jobs
+from sklseq.data.column_roles import check_choice_of_columns
 from sklseq.data.input_kinds import check_one_sequence
 from sklseq.data.labels import cut_rows, find_codes
 from sklseq.data.segment_labels import (
@@ -374,6 +375,7 @@ class SemiCRFSegmenter(
         check_numbers(self, "tol")
         check_numbers(self, "max_iter", least=1, whole=True)
         check_choices(self, loss=LOSSES)
+        check_choice_of_columns(self.transition_features)
         self._check_hinge()
         self._check_calibrate()
         longest = self.max_segment_length
