@@ -26,7 +26,6 @@ release = version = sklseq.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.doctest",
     "matplotlib.sphinxext.plot_directive",
     "numpydoc",
     "myst_parser",

@@ -2,10 +2,14 @@
 
 import importlib
 import inspect
+import pickle
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+
+from sklseq.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -32,7 +36,7 @@ MODULES = [
 NOT_RUN = {"answers": 1, "howto": 4, "migration": 8, "scale": 1}
 
 BLOCK = re.compile(
-    r"^(?P<directive>\.\. (?:code-block:: python|testsetup::))\n"
+    r"^\.\. code-block:: python\n"
     r"(?P<options>(?:    :.*\n)*)\n"
     r"(?P<body>(?:(?:    .*)?\n)+)",
     re.MULTILINE,
@@ -40,7 +44,7 @@ BLOCK = re.compile(
 
 
 def blocks(text):
-    """(options, code at the line where it stands) of each Python block, hidden ones too."""
+    """(options, code at the line where it stands) of each Python block."""
     for match in BLOCK.finditer(text):
         lines = [line[4:] for line in match["body"].splitlines()]
         above = text[: match.start("body")].count("\n")
@@ -67,6 +71,31 @@ def test_the_code_of_the_page_runs(page, tmp_path, monkeypatch):
     assert left == NOT_RUN.get(page.stem, 0)
 
 
+# Of `crf_learn -c 5 -e 1e-9 template train.txt model` on the files of the example, CRF++ 0.59.
+CRFPP_OBJECTIVE, CRFPP_FEATURES = 1.35291, 69
+
+
+def test_the_example_beside_crfpp_has_its_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page, names = DOCS / "migration.rst", {"__name__": "page"}
+    text, _, _ = page.read_text(encoding="utf-8").partition("\nhmmlearn\n")
+    for options, code in blocks(text):
+        if "not-run" not in options:
+            exec(compile(code, str(page), "exec"), names)
+    model, X, y = names["model"], names["X"], names["y"]
+    (command,) = re.findall(r"^    (sklseq train (?:.*\\\n)*.*)$", text, re.MULTILINE)
+    assert main(shlex.split(command.replace("\\\n", ""))[1:]) == 0
+    trained = pickle.loads(Path("model").read_bytes())
+    lines = Path("template").read_text(encoding="utf-8")
+    given = {"templates": lines}  # the program reads the file
+    assert trained[0].get_params() == model[0].get_params() | given
+    assert trained[1].get_params() == model[1].get_params()
+    weights = model[-1].coef_.size + model[-1].transition_.size
+    model.set_params(crftagger__tol=1e-9).fit(X, y)
+    assert weights == CRFPP_FEATURES
+    assert model[-1].objective_ == pytest.approx(CRFPP_OBJECTIVE, abs=1e-5)  # digits printed
+
+
 @pytest.mark.parametrize("package", ["aeon", "mlflow", "optuna", "sktime"])
 @pytest.mark.filterwarnings("ignore")  # of the packages
 def test_recipes_with_another_package(package, tmp_path, monkeypatch):
@@ -81,12 +110,16 @@ def test_recipes_with_another_package(package, tmp_path, monkeypatch):
 
 
 def test_blocks_are_found_where_they_stand():
-    text = (
-        ".. code-block:: python\n\n    a = 1\n\n    b = 2\n\nText\n\n.. testsetup::\n\n    c = 3\n"
-    )
+    start = ".. code-block:: python\n\n"
+    text = f"{start}    a = 1\n\n    b = 2\n\nText\n\n{start}    c = 3\n"
     found = [code for _, code in blocks(text)]
     assert [code.strip().splitlines() for code in found] == [["a = 1", "", "b = 2"], ["c = 3"]]
     assert found[1].splitlines()[10] == "c = 3"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_pages_show_all_code_that_they_need(page):
+    assert "testsetup::" not in page.read_text(encoding="utf-8")
 
 
 # --- Names -----------------------------------------------------------------------------------
