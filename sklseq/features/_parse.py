@@ -82,14 +82,20 @@ def symbol_templates(columns: Sequence[str]) -> list[str]:
 
 
 def template_lines(path: os.PathLike[str]) -> list[str]:
-    """Return the lines of a template file; raise a ValueError if there is no such file."""
+    """Return the lines of a template file; raise a ValueError if there is none."""
     file = Path(path)
     if not file.is_file():
         raise ValueError(
-            f"templates names the file {str(file)!r}, which does not exist; give the path of a "
-            "template file, or a list of templates."
+            f"templates names {str(file)!r}, which is {'no file' if file.exists() else 'missing'}; "
+            "give the path of a template file, or a list of templates."
         )
-    return as_lines(file.read_text(encoding="utf-8-sig"))
+    try:
+        return as_lines(file.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"templates names the file {str(file)!r}, which is not UTF-8 ({error.reason} at byte "
+            f"{error.start}); save it as UTF-8."
+        ) from error
 
 
 def parse_templates(templates: Any, columns: Sequence[str]) -> list[Template]:

@@ -317,7 +317,10 @@ def test_a_file_is_read_once_when_features_are_fitted(tmp_path, kind, n_features
     decoder = runtime.load(tmp_path / "model")
     assert list(decoder.predict(X)) == list(model.predict(X))
     features.set_params(templates=kind(path))
-    with pytest.raises(ValueError, match=r"templates names the file .*template', which does not"):
+    with pytest.raises(ValueError, match=r"templates names .*template', which is missing"):
+        features.fit(X)
+    path.write_bytes("U0é:%x[0,0]".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"template', which is not UTF-8 \(invalid .* at byte 2\)"):
         features.fit(X)
     assert_same(features.transform(X), expected.transform(X))
 
@@ -519,8 +522,8 @@ COLUMNS = [{"w": ["a", "b"], "pos": ["A", "B"]}]
         ({"dtype": int}, "dtype must be float32 or float64"),
         ({"columns": "w"}, "columns must be a list of column names; got the string 'w'"),
         ({"columns": ["w", "pos", "w"]}, "columns must be different names; it has 'w' several"),
-        ({"templates": Path("absent")}, "templates names the file 'absent', which does not exist"),
-        ({"templates": Path(".")}, "templates names the file '.', which does not exist; give"),
+        ({"templates": Path("absent")}, "templates names 'absent', which is missing; give the"),
+        ({"templates": Path(".")}, r"templates names '\.', which is no file; give the path of a"),
         ({"templates": "absent"}, r"'absent' cannot be read.*; give a file as pathlib\.Path\."),
     ],
 )
