@@ -16,6 +16,7 @@ TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent / "sklseq"
 INFERENCE, ONLINE, SEGMENTS = "test_inference", "test_online_inference", "test_segment_inference"
 LISTS, ROWS = "test_sparse_transitions", "test_row_transitions"
+ENTRIES = "test_sparse_entries"
 DIFFERENTIAL = "test_differential"
 # (file, text that occurs once or more: its first is replaced, fault, test files)
 FAULTS = [
@@ -146,7 +147,7 @@ FAULTS = [
     ("objectives/likelihood/lattice.pxd", "        least = min(least, entry_factors(q, temper, top))", "        entry_factors(q, temper, top)", "test_transition_features"),
     ("objectives/likelihood/lattice.pxd", "        e.expected[k] = 0", "        e.expected[k] += 0", "test_transition_features"),
     ("objectives/likelihood/lattice.pxd", "q.pair_mu[k] * q.E[k] + e.Et.pairs[j * W + i]", "q.pair_mu[k] * q.E[k]", "test_transition_features"),
-    ("objectives/likelihood/_descent.pyx", "                q.products[of_row.i[p] * W + of_row.j[p]] = of_row.score[p]", "                q.products[0] = chain[0]", "test_transition_features"),
+    ("objectives/likelihood/_descent.pyx", "e.start[t] <= e.place[i * q.rows.L + j] < e.start[t + 1]", "False", "test_transition_features"),
     ("objectives/likelihood/_descent.pyx", "weight * (at.entries.kept[k] - at.entries.expected[k])", "weight * at.entries.kept[k]", "test_transition_features"),
     ("objectives/likelihood/_descent.pyx", "        at.entries.expected[j] *= weight", "        at.entries.expected[j] *= 1", "test_transition_features"),
     ("objectives/likelihood/_descent.pyx", "                q.link_stamp[k] = update", "                q.link_stamp[k] = 0", "test_crf_transitions"),
@@ -641,7 +642,7 @@ FAULTS = [
     # Compiled: recursions
     ("inference/kernels/_chain.pyx", "log_z[s] + (T - 1) * top if", "log_z[s] + T * top if", INFERENCE),
     ("inference/kernels/_chain.pyx", "        if v > top:\n            top = v\n            best = i", "        if v >= top:\n            top = v\n            best = i", INFERENCE),
-    ("inference/kernels/_chain.pyx", "for t in range(T - 2, -1, -1):\n        if entries:", "for t in range(T - 2, 0, -1):\n        if entries:", INFERENCE),
+    ("inference/kernels/_chain.pyx", "for t in range(T - 2, -1, -1):\n        j = first_argmax", "for t in range(T - 2, 0, -1):\n        j = first_argmax", INFERENCE),
     ("inference/kernels/_chain.pyx", "score[i * width + j] + ahead[j]", "score[i * width + j] - ahead[j]", INFERENCE),
     ("_lib/exponential.h", "x < -708 ? 0 : q", "q", INFERENCE),
     ("_lib/exponential.h", "r = r - n * 0x1.cf79abc9e3b3ap-40;", "", INFERENCE),
@@ -661,8 +662,15 @@ FAULTS = [
     ("inference/kernels/_row_matrices.pxd", "expected[i * L + j] += a", "expected[i * L + j] = a", "test_transition_features"),
     ("objectives/scores/transition_features.py", "(indices == indices[at]).all()", "True", "test_row_kinds"),
     ("inference/kernels/_chain.pyx", "scores.expected[p] += mu *", "scores.expected[p] +=", ROWS),
-    ("inference/kernels/_chain.pyx", "matrix_at(delta, score_t, t + 1)", "matrix_at(delta, score_t, t)", ROWS),
+    ("inference/kernels/_chain.pyx", "column_at(delta, score_t, t + 1, j)", "column_at(delta, score_t, t, j)", ROWS),
     ("inference/kernels/_chain.pyx", "matrix_at(<double*> NULL, &matrices, t + 1)", "matrix_at(<double*> NULL, &matrices, t)", ROWS),
+    ("inference/kernels/_sparse_entries.pxd", "return 0.125 if real is float else guard()", "return 0.0", ENTRIES),
+    ("inference/kernels/_sparse_entries.pxd", "            for j in range(width):\n                b[j] = 0", "", ENTRIES),
+    ("inference/kernels/_sparse_entries.pxd", "m.y[over[p]] = 0", "pass", ENTRIES),
+    ("inference/kernels/_sparse.pxd", "if value[p] < before and", "if False and", ENTRIES),
+    ("inference/kernels/_chain.pyx", "columns.floor, chain.check = entries[5:]", "pass", ENTRIES),
+    ("inference/chain/sparse_transitions.py", "1e-300 * n_labels * largest / positive", "0.0", ENTRIES),
+    ("objectives/likelihood/lattice.pxd", "        e.number[k] = <int> number_of(&q.listed.lines, e.i[k], e.j[k])", "        e.number[k] = -1", ENTRIES),
     ("inference/kernels/_chain.pyx", "m.floor = lists[6]", "m.floor = 0", LISTS),
     ("objectives/likelihood/sparse_lattice.pxd", "q.S[p] = q.E[p] - q.base[q.j[p]]", "q.S[p] = q.E[p]", LISTS),
     ("objectives/likelihood/sparse_lattice.pxd", "exp_double(max(x, -708.0))", "exp_double(x)", LISTS),

@@ -35,6 +35,7 @@ from sklseq.inference.chain.sparse_transitions import (
     ListedFactors,
     PairLists,
     find_pairs,
+    least_sum,
     positive_factors,
 )
 
@@ -99,7 +100,7 @@ class Transitions:
     Attributes
     ----------
     rows : RowTransitions or None
-        Scores of single rows, of the same type as the others; ``pairs`` is then None.
+        Scores of single rows, of the same type as the others.
     lost : ndarray of shape (n_rows, 6), or an empty tuple
         What scores of each row have lost, see ``large_scores.py``.
     shift : ndarray of shape (n_sequences,), or 0
@@ -157,8 +158,8 @@ class Transitions:
 
     def find_pairs(self, n_rows: int, question: str = "sums") -> None:
         """Fill ``pairs`` if sparse transitions are faster for a question on ``n_rows`` rows."""
-        if self.rows is None:
-            L = self.n_labels
+        L = self.n_labels
+        if self.rows is None or len(self.rows.score) <= n_rows * L:
             self.pairs = find_pairs(self.score[:L, :L], self.dtype, question, n_rows=n_rows)
 
     def part(self, first: int, last: int) -> Transitions:
@@ -215,7 +216,8 @@ class Workspace:
             self.scratch = np.empty(80 * pairs.n_labels)
             self.pairwise = np.zeros(len(pairs))
         self.exact = self.row_pairs = None
-        self.factors = np.empty(0, dtype=dtype)  # of entries of single rows
+        # Factors of entries of single rows, and their numbers in the lists.
+        self.factors, self.numbers = np.empty(0, dtype=dtype), np.empty(0, dtype=np.int32)
         # alpha and u, the rows of one set of entries after those of another.
         self.by_set: np.ndarray | None = None
 
@@ -235,8 +237,6 @@ class Workspace:
         sequence are then undefined. ``rows``: scores of these rows, to whose ``expected``
         expectations are added.
         """
-        if rows is not None and chain.pairs is not None:
-            raise ValueError("Scores of single rows need a chain whose pairs are None.")
         n, L, n_sequences = len(psi), chain.n_labels, len(log_z)
         chain.fold_boundaries(psi, offsets)
         plain = chain.pairs is None and rows is None
@@ -264,17 +264,15 @@ class Workspace:
         n, L, n_sequences = len(psi), chain.n_labels, len(log_z)
         _chain.scale_rows(psi, self.e[:n], self.shift[:n], L)
         self.keep_factors(n)
-        if chain.pairs is not None or (rows is None and sums_are_batched(chain, n_sequences)):
-            _chain.forward_backward_batch(
-                psi, offsets, longest_first(offsets), chain, self, weights, log_z
-            )
+        kernel, factors = self._factors(rows, chain)
+        if factors is not None and factors[-1] is None:
+            log_z[:] = np.where(np.diff(offsets), np.nan, 0)
+        elif chain.pairs is not None or (rows is None and sums_are_batched(chain, n_sequences)):
+            order = longest_first(offsets)
+            _chain.forward_backward_batch(psi, offsets, order, chain, self, weights, log_z, factors)
         else:
             counts = np.zeros(n_sequences) if weights is None else weights
-            kernel, factors = self._factors(rows, chain)
-            if factors is None or factors[-1] is not None:
-                kernel(psi, offsets, chain, self, counts, log_z, factors)
-            else:
-                log_z[:] = np.where(np.diff(offsets), np.nan, 0)
+            kernel(psi, offsets, chain, self, counts, log_z, factors)
 
     def keep_factors(self, n: int) -> None:
         """Called with ``e`` of n rows, before it is overwritten; for subclasses."""
@@ -283,9 +281,12 @@ class Workspace:
         """Called with log alpha of a sequence computed in the log domain; for subclasses."""
 
     def _factors(self, rows: RowTransitions | None, chain: Transitions) -> tuple:
-        # (kernel, factors of entries in the form that it takes, as from `row_factors`)
+        # (kernel for sequences one by one, factors of entries in the form that kernels take); as in
+        # `row_factors`, the last factor is None where one is too large.
         if rows is None:
             return _chain.forward_backward, None
+        if chain.pairs is not None:
+            return None, self._listed_factors(rows, chain)
         if self.row_pairs is None:
             self.row_pairs = np.zeros((chain.width, chain.width))
         if has_set_matrices(rows, chain.width):
@@ -296,6 +297,24 @@ class Workspace:
         write_scores(rows)
         factors = self._memory_of_factors(len(rows.score))
         return _chain.forward_backward, row_factors(rows, chain, factors)
+
+    def _listed_factors(self, rows: RowTransitions, chain: Transitions) -> tuple:
+        # (entries, factors, numbers in the lists, sums of listed pairs in their rows, a copy of the
+        # factors of listed pairs, floor of sums, whether condition 2 has to be checked)
+        listed, n, dtype = chain.listed, len(rows.score), chain.dtype
+        if self.row_pairs is None:
+            self.row_pairs = np.zeros(len(listed.factors))
+        if len(self.numbers) < n:
+            self.factors, self.numbers = np.empty(2 * n), np.empty(2 * n, np.int32)
+        entries = rows, self.factors[:n], self.numbers[:n]
+        least, positive, largest = _chain.listed_factors(
+            rows, rows.score, chain.top, listed.rows, *entries[1:]
+        )
+        check = check_of(chain, least, largest)
+        positive = min(positive, listed.positive)
+        floor = least_sum(_chain.FLOOR[dtype], chain.n_labels, positive, max(largest, 1.0))
+        sums = self.row_pairs, listed.factors.copy()
+        return *entries, *sums, floor if check else 0.0, check
 
     def _set_factors(self, rows: RowTransitions, chain: Transitions) -> tuple:
         # (matrices, smallest and largest factor)
@@ -321,8 +340,9 @@ class Workspace:
             sums = (self.pairwise * chain.E)[:L, :L]
         else:
             sums = np.zeros((L, L))
-            sums[pairs.i, pairs.j] = self.pairwise * chain.listed.factors
-        if self.row_pairs is not None:
+            of_rows = 0.0 if self.row_pairs is None else self.row_pairs
+            sums[pairs.i, pairs.j] = self.pairwise * chain.listed.factors + of_rows
+        if pairs is None and self.row_pairs is not None:
             sums += self.row_pairs[:L, :L].T
         return sums if self.exact is None else sums + self.exact[:L, :L]
 
@@ -447,7 +467,7 @@ def forward_backward(
     """
     emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
     chain.find_pairs(len(emission))
-    if chain.pairs is not None and chain.pairs.free.any():
+    if chain.pairs is not None and (chain.rows is not None or chain.pairs.free.any()):
         chain.pairs = None  # ``pairwise`` needs all pairs, not only sparse transitions
     chain.exponentiate(-np.inf if chain.rows is None else chain.rows.score.max(initial=-np.inf))
     n_sequences = len(offsets) - 1
@@ -530,21 +550,19 @@ def best_paths(
     labels = np.zeros(len(psi), dtype=np.int32)
     scores = np.zeros(len(offsets) - 1)
     chain.fold_boundaries(psi, offsets)
-    if rows is not None:
-        entries = rows.for_kernels(rows.score, chain.width)
-        _chain.best_paths(psi, offsets, chain, labels, scores, None, None, entries)
-        return labels, scores
     lists = None if chain.pairs is None else chain.pairs.scores(chain.score)
-    if lists is None and shared is not None and len(scores) == 1:
+    if lists is None and rows is None and shared is not None and len(scores) == 1:
         scores[0] = best_path_in_parts(psi, chain, labels, shared)
         return labels, scores
-    if lists is None and not is_batched(chain.n_labels, len(scores)):
-        _chain.best_paths(psi, offsets, chain, labels, scores)
+    if lists is None and (rows is not None or not is_batched(chain.n_labels, len(scores))):
+        own = row_scores(rows, 0, len(psi), chain.width)
+        _chain.best_paths(psi, offsets, chain, labels, scores, None, None, own)
         return labels, scores
     for a, b in row_blocks(offsets):
         at, local = slice(offsets[a], offsets[b]), offsets[a : b + 1] - offsets[a]
+        own = row_scores(rows, at.start, at.stop, chain.width)
         order = longest_first(local)
-        _chain.best_paths(psi[at], local, chain, labels[at], scores[a:b], order, lists)
+        _chain.best_paths(psi[at], local, chain, labels[at], scores[a:b], order, lists, own)
     return labels, scores
 
 

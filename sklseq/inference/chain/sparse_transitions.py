@@ -91,30 +91,42 @@ class ListedFactors(NamedTuple):
         Lists of the columns and of the rows of the matrix.
     factors : ndarray of shape (n_pairs,)
         Factors of the listed pairs, by rows.
-    least : float
-        The smallest factor of all pairs.
+    least, positive : float
+        The smallest factor of all pairs, and the smallest above 0 of those listed; at most 1.
+    base : ndarray of shape (n_labels,)
+        Factors of pairs that are not listed, by columns.
     """
 
     columns: tuple
     rows: tuple
     factors: np.ndarray
     least: float
+    positive: float
+    base: np.ndarray
 
     @classmethod
     def of(cls, pairs: PairLists, score: np.ndarray, top: float, floor: float, mix: float) -> Self:
         """Factors of ``score``, and the floor below which their sums count as inaccurate.
 
-        No floor is needed if all factors are at least ``mix``. Otherwise the floor is so large that
-        its product with the smallest factor is still far above the smallest normal number.
+        No floor is needed if all factors are at least ``mix``.
         """
         E = positive_factors(score[pairs.i, pairs.j].astype(np.float64) - top)
         base = np.where(pairs.free, positive_factors(np.float64(-top)), 0.0)
         S, by = E - base[pairs.j], pairs.by_column
         least = min(E.min(initial=1.0), base.min(initial=1.0))
         positive = E[E > 0].min(initial=1.0)
-        floor = max(floor, 1e-300 * pairs.n_labels / positive) if least < mix else 0.0
+        floor = least_sum(floor, pairs.n_labels, positive) if least < mix else 0.0
         columns = (*pairs.columns, S[by], E[by], None, base, floor)
-        return cls(columns, (*pairs.rows, S, E, base, None, 0.0), E, least)
+        return cls(columns, (*pairs.rows, S, E, base, None, 0.0), E, least, positive, base)
+
+
+def least_sum(floor: float, n_labels: int, positive: float, largest: float = 1.0) -> float:
+    """The floor for sums with factors from ``positive``, or 0, to ``largest``.
+
+    Divided by the sum of its row and multiplied by the smallest factor, it is still far above the
+    smallest normal number.
+    """
+    return max(floor, 1e-300 * n_labels * largest / positive)
 
 
 def most_listed(n_labels: int, dtype, question: str = "sums") -> float:

@@ -15,7 +15,9 @@ from sklseq.inference.kernels._recursions cimport (
     CHUNK, DRIFT_ROWS, add_log, backward_row, block_of_product, nothing_lost, renormalise,
     scale_row,
 )
+from sklseq.inference.kernels._row_matrices cimport RowMatrices
 from sklseq.inference.kernels._sparse cimport Lists, max_plus_sparse, multiply_sparse
+from sklseq.inference.kernels._sparse_entries cimport ListedEntries, replace_factors
 
 
 cdef struct Batch:
@@ -120,10 +122,11 @@ cdef inline void drop_failed(
 
 cdef inline void forward_batch(
     const real* psi, real* e, const real* E, real* alpha, real* c, double* log_z, Batch* q,
-    bint check, const Lists* columns
+    bint check, const Lists* columns, const ListedEntries* entries
 ) noexcept nogil:
-    # `forward` of a batch with sparse lists of the columns of E, or with E itself if they are NULL.
-    # log_z[ids[s]] becomes sum_t log c_t, c becomes 1 / c_t; sequences with NaN are removed.
+    # `forward` of a batch with sparse lists of the columns of E, and entries of single rows unless
+    # they are NULL; or with E itself if `columns` is NULL. log_z[ids[s]] becomes sum_t log c_t, c
+    # becomes 1 / c_t; sequences with NaN are removed.
     cdef Py_ssize_t t, s, row, j, active = q.n, W = q.width
     cdef real total
     cdef real* now
@@ -147,6 +150,10 @@ cdef inline void forward_batch(
             if t == 0:
                 for j in range(W):
                     now[j] = 1
+            elif entries != NULL and replace_factors(
+                now - W, columns, entries, row, True, now, e + row * W, psi + row * W
+            ):
+                log_z[q.ids[s]] = NAN
             total = times_row(e + row * W, now, W)
             c[row] = total
             if log_z[q.ids[s]] != 0 or not total > 0 or (
@@ -164,7 +171,7 @@ cdef inline void forward_batch(
 
 cdef inline void backward_batch(
     const real* Et, const real* alpha, const real* inverse_c, real* e, real* marginals,
-    const Batch* q, const Lists* rows
+    const Batch* q, const Lists* rows, const ListedEntries* entries
 ) noexcept nogil:
     # `backward` of a batch, without pair marginals; rows: sparse lists of the rows of E, or NULL.
     cdef Py_ssize_t t, s, row, j, ahead = 0, active = 0, W = q.width
@@ -185,6 +192,11 @@ cdef inline void backward_batch(
             if s >= ahead:
                 for j in range(W):
                     marginals[row * W + j] = 1
+            elif entries != NULL:
+                replace_factors(
+                    e + (row + 1) * W, rows, entries, row + 1, False, marginals + row * W,
+                    <real*> NULL, <real*> NULL
+                )
             backward_row(
                 <Lanes8*> NULL, alpha + row * W, inverse_c[row], e + row * W, marginals + row * W,
                 W
@@ -259,10 +271,11 @@ cdef inline void max_plus_rows(
 
 cdef inline void best_scores_batch(
     real* delta, const real* score, double* scores, const Batch* q, const Lists* columns,
-    const Lists* rows, const unsigned char* listed
+    const Lists* rows, const unsigned char* listed, RowMatrices* score_t
 ) noexcept nogil:
     # delta of `best_path`, in place of psi; scores[ids[s]] is -inf if no path is allowed. columns,
-    # rows, listed: sparse lists of the matrix and a mask of their entries; or NULL.
+    # rows, listed: sparse lists of the matrix and a mask of their entries, which may be replaced
+    # in single rows; or NULL.
     cdef Py_ssize_t t, s, j, active = q.n, W = q.width
     cdef real top
     cdef real* now
@@ -271,7 +284,8 @@ cdef inline void best_scores_batch(
             active -= 1
         if t and columns != NULL:
             max_plus_sparse(
-                delta + (t - 1) * W, columns, rows, listed, delta + t * W, q.first, active, W
+                delta + (t - 1) * W, columns, rows, listed, delta + t * W, q.first, active, W,
+                score_t, t
             )
         elif t:
             max_plus_rows(delta + (t - 1) * W, score, delta + t * W, q.first, active, q.L, W)

@@ -53,13 +53,14 @@ from sklseq.inference.kernels._blocks cimport SKLSEQ_FOUR_ROWS_FIT, max_plus, ro
 from sklseq.inference.kernels._log_domain cimport draw, log_forward, log_normalise, log_sum_exp
 from sklseq.inference.kernels._recursions cimport backward, forward, least_mass, mixing
 from sklseq.inference.kernels._row_matrices cimport (
-    RowMatrices, backward_runs, forward_runs, matrix_at, row_matrices,
+    RowMatrices, backward_runs, column_at, forward_runs, matrix_at, row_matrices,
 )
 from sklseq.inference.kernels._row_sets cimport (
     Sets, add_pairs_of_sets, backward_by_sets, exponents, extend, forward_by_sets, sort_by_set,
     write_matrices,
 )
 from sklseq.inference.kernels._sparse cimport Lists, add_sparse_pairs
+from sklseq.inference.kernels._sparse_entries cimport ListedEntries, add_entry_pairs, number_of
 
 DOUBLE, SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 
@@ -146,6 +147,24 @@ cdef Lists lists_of(lists, double[::1] scratch):
     m.floor = lists[6]
     m.x, m.y = &scratch[0], &scratch[m.L * 8]
     return m
+
+
+cdef ListedEntries entries_of(entries, listed):
+    # entries: `ListedFactors.of_entries`; arrays, which the caller keeps.
+    cdef ListedEntries q
+    cdef const int[::1] i, j, number, of_row
+    cdef const long long[::1] start
+    rows, factor, number, pairs, own = entries[:5]
+    start, i, j = rows.indptr, rows.i, rows.j
+    q.start, q.of_row = &start[0], NULL
+    q.i, q.j, q.number = &i[0], &j[0], &number[0]
+    if rows.of_row is not None:
+        of_row = rows.of_row
+        q.of_row = &of_row[0] if of_row.shape[0] else NULL
+    q.factor, q.expected = pointer(factor), <double*> pointer(rows.expected)
+    q.listed, q.base = pointer(listed.factors), pointer(listed.base)
+    q.pairs, q.own = <double*> pointer(pairs), <double*> pointer(own)
+    return q
 
 
 cdef const double* pointer(numbers) except? NULL:
@@ -265,6 +284,7 @@ def forward_backward_batch(
     work,
     weights,                         # (n_sequences,); None: `pairwise` stays as it is
     double[::1] log_z,
+    entries=None,                    # `ListedFactors.of_entries`: of single rows, with lists only
 ):
     """`forward_backward` for many labels, all sequences of a block together.
 
@@ -281,8 +301,10 @@ def forward_backward_batch(
     cdef const double[::1] counts
     cdef double* sums = NULL
     cdef Lists columns, rows
-    cdef bint sparse = transitions.pairs is not None
-    cdef Py_ssize_t n_rows = psi.shape[0], width = psi.shape[1]
+    cdef ListedEntries of_rows
+    cdef const ListedEntries* own = NULL
+    cdef bint sparse = transitions.pairs is not None, collects
+    cdef Py_ssize_t n_rows = psi.shape[0], width = psi.shape[1], s
     cdef Batch batch
     log_z[:] = 0
     if n_rows == 0:
@@ -292,6 +314,9 @@ def forward_backward_batch(
         columns = lists_of(transitions.listed.columns, scratch)
         rows = lists_of(transitions.listed.rows, scratch)
         sums = &sparse_pairs[0] if sparse_pairs.shape[0] else NULL
+        if entries is not None:
+            of_rows, own = entries_of(entries, transitions.listed), &of_rows
+            columns.floor, chain.check = entries[5:]
     else:
         E, pairs = transitions.factors, work.pairwise
         matrix, transposed, sums = &E[0, 0, 0], &E[1, 0, 0], &pairs[0, 0]
@@ -299,20 +324,26 @@ def forward_backward_batch(
         counts = weights
     else:
         sums = NULL
+    collects = weights is not None and (sums != NULL or own != NULL)
     with nogil:
         batch = batch_of(offsets, order, chain.L, width)
         forward_batch(
             &psi[0, 0], &e[0, 0], matrix, &alpha[0, 0], &inverse_c[0], &log_z[0], &batch,
-            chain.check, &columns if sparse else NULL
+            chain.check, &columns if sparse else NULL, own
         )
         backward_batch(
             transposed, &alpha[0, 0], &inverse_c[0], &e[0, 0], &psi[0, 0], &batch,
-            &rows if sparse else NULL
+            &rows if sparse else NULL, own
         )
-        if sums != NULL:
+        if collects:
             weigh_rows(
                 &alpha[0, 0], &e[0, 0], batch.ids, batch.first, batch.length, &counts[0], batch.n,
                 width
+            )
+        for s in range(batch.n if collects and own != NULL else 0):
+            add_entry_pairs(
+                &alpha[0, 0], &e[0, 0], &rows, own, batch.first[s], batch.length[s],
+                counts[batch.ids[s]], width
             )
         if sums != NULL and sparse:
             add_sparse_pairs(
@@ -419,6 +450,33 @@ def row_factors(
             exponentials(&factor[a], &factor[a], m)
             extend(&factor[a], m, bounds)
     return bounds[0], bounds[1]
+
+
+def listed_factors(
+    rows,                            # RowTransitions
+    const real[::1] score,           # (n_entries,)
+    double top,
+    lines,                           # `ListedFactors.rows`
+    double[::1] factor,              # (n_entries,)     OUT exp(score - top), as `positive_factors`
+    int[::1] number,                 # (n_entries,)     OUT of each pair in the lists, -1: none
+):
+    """Factors of entries for sparse transitions: the least, the least above 0 and the largest."""
+    cdef const int[::1] i = rows.i, j = rows.j
+    cdef double[::1] scratch = np.empty(16 * (len(lines[0]) - 1))
+    cdef Lists m = lists_of(lines, scratch)
+    cdef Py_ssize_t p, n = score.shape[0]
+    cdef double least = 1, positive = 1, largest = 0
+    with nogil:
+        for p in range(n):
+            factor[p] = score[p]
+            number[p] = <int> number_of(&m, i[p], j[p])
+        exponents(&factor[0], top, &factor[0], n)
+        exponentials(&factor[0], &factor[0], n)
+        for p in range(n):
+            least = min(least, factor[p])
+            positive = factor[p] if 0 < factor[p] < positive else positive
+            largest = max(largest, factor[p])
+    return least, positive, largest
 
 
 # ---------------------------------------------------------------- the log domain
@@ -565,16 +623,12 @@ cdef inline void trace_back(
 ) noexcept nogil:
     # The labels on the best path, last row first.
     cdef Py_ssize_t t, j = 0
-    cdef bint entries = score_t.start != NULL
-    cdef const real* matrix = <const real*> score_t.shared
     cdef const real* last = delta + (T - 1) * width
     while last[j] < 0:    # the maximum has been taken out of every row
         j += 1
     labels[T - 1] = <int> j
     for t in range(T - 2, -1, -1):
-        if entries:
-            matrix = matrix_at(delta, score_t, t + 1)
-        j = first_argmax(delta + t * width, matrix + j * width, L)
+        j = first_argmax(delta + t * width, column_at(delta, score_t, t + 1, j), L)
         labels[t] = <int> j
 
 
@@ -629,8 +683,8 @@ def best_paths(
     order=None,                      # (3, n_sequences) as in `forward_backward_batch`: the
                                      # sequences of a block together; None: one after the other
     lists=None,                      # (columns, rows, mask of listed transitions)
-    rows=None,                       # `row_scores`: entries of single rows, which
-                                     # sequences that go together cannot have
+    rows=None,                       # `row_scores`: entries of single rows, which sequences
+                                     # that go together can have with lists only
 ):
     """Best path of every sequence; ties go to the lowest label."""
     cdef Lanes2 two
@@ -661,11 +715,11 @@ def best_paths(
             batch = batch_of(offsets, sorted_by_length, L, width)
             best_scores_batch(
                 &psi[0, 0], &score[0, 0], &scores[0], &batch, &columns if mask != NULL else NULL,
-                &lines, mask
+                &lines, mask, &at_t
             )
             for s in range(batch.n):
                 if scores[batch.ids[s]] > -INFINITY:
-                    r = batch.first[s]
+                    at_t.first = r = batch.first[s]
                     trace_back(
                         &psi[r, 0], &at_t, &labels[r], batch.length[s], L, width
                     )

@@ -130,6 +130,31 @@ cdef inline const real* matrix_at(
     return own
 
 
+cdef inline const real* column_at(
+    const real* any_row, RowMatrices* transposed, Py_ssize_t t, Py_ssize_t j
+) noexcept nogil:
+    # Column j of the matrix of row t of the sequence. It may be written into `own`, whose matrix is
+    # then lost.
+    cdef RowMatrices* q = transposed
+    cdef Py_ssize_t p, i, k
+    cdef real* own = <real*> q.own
+    cdef const real* value = <const real*> q.value
+    cdef const real* column = <const real*> q.shared + j * q.of_j
+    if not has_entries(q, t):
+        return column
+    k = set_of(q, t)
+    if is_matrix(q, k):
+        for i in range(q.L):
+            own[i] = value[q.start[k] + i * q.L + j]
+        return own
+    for i in range(q.L):
+        own[i] = column[i]
+    for p in range(q.start[k], q.start[k + 1]):
+        if q.j[p] == j:
+            own[q.i[p]] = value[p]
+    return own
+
+
 cdef inline Py_ssize_t run_end(const RowMatrices* q, Py_ssize_t t, Py_ssize_t T) noexcept nogil:
     # The row after the run that begins with row t.
     if q.start == NULL:

@@ -17,6 +17,8 @@ matrix is read once for all of them. All arithmetic is in double precision.
 from libc.math cimport INFINITY, NAN
 
 from sklseq._lib.lanes cimport real
+from sklseq.inference.kernels._blocks cimport sum_max
+from sklseq.inference.kernels._row_matrices cimport RowMatrices, has_entries, matrix_at, set_of
 
 cdef extern from "sklseq/inference/kernels/lists.h":
     void sklseq_list_products(
@@ -276,13 +278,36 @@ cdef inline double best_unlisted(
     return at_least
 
 
+cdef inline void replace_maxima(
+    const real* x, RowMatrices* score_t, Py_ssize_t row, double* y, Py_ssize_t stride
+) noexcept nogil:
+    # y(j * stride) = max_i x(i) + psi_t(i, j), where y has the maxima with shared scores. A maximum
+    # that an entry may have lowered is looked for in the whole column.
+    cdef Py_ssize_t p, k
+    cdef const real* value = <const real*> score_t.value
+    cdef const real* column
+    cdef double* top
+    cdef double before
+    if not has_entries(score_t, row):
+        return
+    k = set_of(score_t, row)
+    for p in range(score_t.start[k], score_t.start[k + 1]):
+        column = <const real*> score_t.shared + score_t.j[p] * score_t.of_j
+        top, before = y + score_t.j[p] * stride, column[score_t.i[p]]
+        if value[p] < before and x[score_t.i[p]] + before >= top[0]:
+            column = matrix_at(x, score_t, row) + score_t.j[p] * score_t.of_j
+            top[0] = sum_max(x, column, score_t.L)
+        elif <double> x[score_t.i[p]] + value[p] > top[0]:
+            top[0] = <double> x[score_t.i[p]] + value[p]
+
+
 cdef inline void max_plus_sparse(
     const real* x, const Lists* m, const Lists* lines, const unsigned char* listed, real* out,
-    const Py_ssize_t* first, Py_ssize_t n, Py_ssize_t width
+    const Py_ssize_t* first, Py_ssize_t n, Py_ssize_t width, RowMatrices* score_t, Py_ssize_t t
 ) noexcept nogil:
     # Row first[s] of out += max_i x(first[s], i) + score(i, j), for s < n. lines: the lists of
-    # rows, whose y is scratch of 8 L numbers. The sum of two float32, computed in double and
-    # rounded, is the float32 sum.
+    # rows, whose y is scratch of 8 L numbers. score_t: row first[s] + t may replace scores. The sum
+    # of two float32, computed in double and rounded, is the float32 sum.
     cdef Py_ssize_t s, r, j, k, L = m.L
     cdef double top[8]
     cdef int best[64]
@@ -307,6 +332,10 @@ cdef inline void max_plus_sparse(
         sklseq_raise(m.f, top, L, m.y)
         for r in range(k):
             put_back(m, lines, r, best[8 * r])
+            if score_t.start != NULL:
+                replace_maxima(
+                    x + first[s + r] * width, score_t, first[s + r] + t, m.y + r, TOGETHER
+                )
         add_apart(m, out, first + s, k, width)
 
 

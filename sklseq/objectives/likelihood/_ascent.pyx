@@ -92,13 +92,20 @@ cdef void set_entry_candidates(Problem* q, Dual* dual, Py_ssize_t T) noexcept no
     for p in range(e.n):
         k, v = e.i[p] * q.at.rows.width + e.j[p], dual.entry_theta[p]
         e.kept[p] = e.score[p] - q.at.rows.chain[k]
-        e.score[p] = q.pair_theta[k] + v + dual.eta[0] * (e.kept[p] - v)
+        e.score[p] = pair_candidate(q, p) + v + dual.eta[0] * (e.kept[p] - v)
+
+
+cdef inline double pair_candidate(const Problem* q, Py_ssize_t p) noexcept nogil:
+    # theta' of the pair of entry p.
+    cdef const RowEntries* e = &q.at.entries
+    if q.at.listed.n:
+        return q.at.listed.theta[e.number[p]] if e.number[p] >= 0 else 0
+    return q.pair_theta[e.i[p] * q.at.rows.width + e.j[p]]
 
 
 cdef inline double entry_candidate(const Problem* q, Py_ssize_t p) noexcept nogil:
     # theta' of entry p, without that of its pair.
-    cdef const RowEntries* e = &q.at.entries
-    return e.score[p] - q.pair_theta[e.i[p] * q.at.rows.width + e.j[p]]
+    return q.at.entries.score[p] - pair_candidate(q, p)
 
 
 cdef void round_marginals(Lattice* q, Py_ssize_t T) noexcept nogil:

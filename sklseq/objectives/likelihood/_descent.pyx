@@ -27,7 +27,7 @@ from sklseq.inference.kernels._log_domain cimport log_sum_exp
 from sklseq.objectives.likelihood.lattice cimport (
     Lattice, RowEntries, Rows, entry_of, expectations, lattice_of, number_entries, scores, soft,
 )
-from sklseq.objectives.likelihood.sparse_lattice cimport listed_number
+from sklseq.inference.kernels._sparse_entries cimport number_of
 
 # Upper limit of a step, which is float32.
 cdef double LARGEST = 1e30
@@ -121,13 +121,22 @@ cdef void move_row(
             w[k] = soft(root * w[k] - rate * v, m * l1) * (1 / (root + m * l2))
 
 
+cdef inline double pair_score(
+    const Lattice* q, Py_ssize_t t, Py_ssize_t i, Py_ssize_t j
+) noexcept nogil:
+    # Transition score of row t, whose entries `number_entries` has numbered.
+    cdef const RowEntries* e = &q.entries
+    if e.links.indptr != NULL and e.start[t] <= e.place[i * q.rows.L + j] < e.start[t + 1]:
+        return e.score[e.place[i * q.rows.L + j]]
+    return q.rows.chain[i * q.rows.width + j]
+
+
 cdef double log_partition(Lattice* q, Py_ssize_t T) noexcept nogil:
     # log Z of S and the transitions in the log domain: slow, but correct for all finite scores.
     # alpha_t(j) = S_t(j) + log sum_i exp(alpha_{t-1}(i) + transition(i, j))
-    cdef Py_ssize_t t, i, j, p, L = q.rows.L, W = q.rows.width
+    cdef Py_ssize_t t, i, j, L = q.rows.L, W = q.rows.width
     cdef const double* allowed = q.rows.allowed
     cdef const double* end = allowed + (L + 1) * W
-    cdef const double* chain = q.rows.chain
     cdef double* alpha = q.alpha
     cdef RowEntries* of_row = &q.entries
     for j in range(L):
@@ -135,16 +144,12 @@ cdef double log_partition(Lattice* q, Py_ssize_t T) noexcept nogil:
     for t in range(1, T):
         alpha = q.alpha + t * W
         if of_row.links.indptr != NULL:
-            for i in range(L * W):
-                q.products[i] = q.rows.chain[i]
-            for p in range(of_row.start[t], of_row.start[t + 1]):
-                q.products[of_row.i[p] * W + of_row.j[p]] = of_row.score[p]
-            chain = q.products
+            number_entries(of_row, t)
         for j in range(L):
             for i in range(L):
                 q.e[i] = -INFINITY
                 if allowed[i * W + j] != 0:
-                    q.e[i] = alpha[i - W] + chain[i * W + j]
+                    q.e[i] = alpha[i - W] + pair_score(q, t, i, j)
             alpha[j] = q.S[t * W + j] + log_sum_exp(q.e, L)
     for j in range(L):
         alpha[j] = alpha[j] if end[j] != 0 else -INFINITY
@@ -307,7 +312,7 @@ cdef double residuals_of_path(
             else:
                 score += at.rows.chain[y[t - 1] * W + y[t]]
             if at.listed.n:
-                j = listed_number(&at.listed, y[t - 1], y[t])
+                j = number_of(&at.listed.lines, y[t - 1], y[t])
                 if j >= 0:
                     at.listed.mu[j] -= 1
             else:

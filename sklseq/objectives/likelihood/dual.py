@@ -40,7 +40,7 @@ def dual_bytes(
     if not all_pairs:
         after = row_positions(offsets)[2]
         seen = len(np.unique(y[after - 1].astype(np.int64) * n_labels + y[after]))
-        listed = not by_row and seen <= most_listed(n_labels, np.float64, "updates")
+        listed = seen <= most_listed(n_labels, np.float64, "updates")
         n_pairs, n_entries = seen if listed else n_pairs, seen
     return 8 * (len(y) * (n_labels + by_row * n_entries) + (len(offsets) - 1) * n_pairs)
 

@@ -11,8 +11,9 @@ from sklseq._lib.lanes cimport lanes
 from sklseq._lib.prefetch cimport prefetch_row
 from sklseq.inference.kernels._recursions cimport backward, forward, mixing
 from sklseq.inference.kernels._row_matrices cimport RowMatrices, backward_runs, forward_runs
+from sklseq.inference.kernels._sparse_entries cimport ListedEntries, number_of
 from sklseq.objectives.likelihood.sparse_lattice cimport (
-    ListedPairs, listed_factors, listed_marginals, listed_of, positive_factor,
+    ListedPairs, link_entries, listed_factors, listed_marginals, listed_of, positive_factor,
 )
 from sklseq.objectives.scores._gather cimport gather_row
 from sklseq.objectives.scores._row_links cimport RowLinks, entries_of_row, row_links
@@ -44,11 +45,13 @@ cdef struct RowEntries:              # transition scores of rows with transition
     long long* start                 # (T + 1,) entries start[t] to start[t + 1] - 1 are of row t
     int* i
     int* j
+    int* number                      # of its pair among those listed, or -1
     double* score
     double* factor                   # exp(temper * (score - maximum))
     double* expected
     double* kept                     # `expected` of other scores
-    RowMatrices E, Et
+    RowMatrices E, Et                # with dense transitions
+    ListedEntries listed             # with sparse ones
     Py_ssize_t n
 
 cdef struct Lattice:
@@ -104,6 +107,7 @@ cdef inline RowEntries row_entries_of(state, Py_ssize_t L, Py_ssize_t width) exc
     cdef int[:, ::1] labels
     cdef double[:, ::1] numbers
     cdef double[:, :, ::1] matrices
+    cdef Py_ssize_t k
     q.links.indptr, q.n = NULL, 0
     if state.links is None:
         return q
@@ -111,6 +115,7 @@ cdef inline RowEntries row_entries_of(state, Py_ssize_t L, Py_ssize_t width) exc
     v = state.v
     q.links, q.v = row_links(rows, support, L), &v[0]
     q.place, q.start, q.i, q.j = &place[0], &start[0], &labels[0, 0], &labels[1, 0]
+    q.number = &labels[2, 0]
     q.score, q.factor, q.expected = &numbers[0, 0], &numbers[1, 0], &numbers[2, 0]
     q.kept = &numbers[3, 0]
     q.E.start, q.E.i, q.E.j, q.E.value = q.start, q.i, q.j, q.factor
@@ -120,6 +125,10 @@ cdef inline RowEntries row_entries_of(state, Py_ssize_t L, Py_ssize_t width) exc
     q.Et = q.E
     q.Et.own, q.Et.of_i, q.Et.of_j = &matrices[1, 0, 0], 1, width
     q.Et.expected, q.Et.pairs = q.expected, &matrices[2, 0, 0]
+    q.listed.start, q.listed.of_row, q.listed.i, q.listed.j = q.start, NULL, q.i, q.j
+    q.listed.factor, q.listed.expected, q.listed.number = q.factor, q.expected, q.number
+    for k in range(L * L):
+        q.place[k] = -1
     return q
 
 
@@ -146,9 +155,9 @@ cdef inline void entry_scores(Lattice* q, Py_ssize_t r, Py_ssize_t T) noexcept n
     # Entries of a sequence, rows r to r + T - 1; its first row has none.
     cdef Py_ssize_t t, k
     cdef RowEntries* e = &q.entries
+    for k in range(e.n):             # of the sequence before
+        e.place[e.i[k] * q.rows.L + e.j[k]] = -1
     e.n = 0
-    for k in range(q.rows.L * q.rows.L):
-        e.place[k] = -1
     for t in range(T):
         e.start[t] = e.n
         if t > 0:
@@ -157,6 +166,8 @@ cdef inline void entry_scores(Lattice* q, Py_ssize_t r, Py_ssize_t T) noexcept n
                 e.place, e.i, e.j, e.score, e.n
             )
     e.start[T] = e.n
+    for k in range(e.n if q.listed.n else 0):
+        e.number[k] = <int> number_of(&q.listed.lines, e.i[k], e.j[k])
 
 
 cdef inline Py_ssize_t entry_of(
@@ -284,7 +295,9 @@ cdef inline double pair_factors(
     cdef Py_ssize_t i, j, W = q.rows.width, L = q.rows.L
     cdef double top = -INFINITY, least = 1
     if q.listed.n:
-        return temper * listed_factors(&q.listed, q.rows.allowed, temper, check)
+        return temper * listed_factors(
+            &q.listed, q.rows.allowed, temper, q.entries.score, q.entries.factor, q.entries.n, check
+        )
     for i in range(L):
         for j in range(L):
             top = theta[i * W + j] if theta[i * W + j] > top else top
@@ -316,8 +329,11 @@ cdef inline double expectations(
     cdef double log_z = node_factors(q, theta, temper, T)
     log_z += (T - 1) * pair_factors(q, pair_theta, temper, &check)
     if q.listed.n:
+        if q.entries.n:
+            link_entries(&q.listed, &q.entries.listed, q.entries.n)
         return log_z + listed_marginals(
-            &q.listed, q.mu, q.e, q.alpha, q.inverse_c, T, W, check
+            &q.listed, q.mu, q.e, q.alpha, q.inverse_c, T, W, check,
+            &q.entries.listed if q.entries.n else NULL
         )
     if q.entries.links.indptr != NULL:
         log_z += forward_runs(

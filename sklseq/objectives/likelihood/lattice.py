@@ -62,13 +62,13 @@ class LatticeState:
         n = int(np.diff(features.before[self.offsets]).max(initial=0))
         matrices = np.zeros((3, self.scores.width, self.scores.width))
         place, start = np.zeros(L * L, np.int32), np.zeros(self.longest + 1, np.int64)
-        numbers = np.zeros((2, max(n, 1)), np.int32), np.zeros((4, max(n, 1)))
+        numbers = np.zeros((3, max(n, 1)), np.int32), np.zeros((4, max(n, 1)))
         return features.rows, features.support, place, start, *numbers, matrices
 
     def _lists(self, pairs: PairLists) -> tuple:
-        # Sparse transitions in the form of `sparse_lattice.pxd`, with 7 numbers of scratch each.
+        # Sparse transitions in the form of `sparse_lattice.pxd`, with 8 numbers of scratch each.
         L = self.scores.n_labels
-        numbers, scratch = np.empty((7, len(pairs))), np.empty(81 * L)
+        numbers, scratch = np.empty((8, len(pairs))), np.empty(81 * L)
         return (
             pairs.columns, pairs.rows, pairs.by_column.astype(np.int32), pairs.rows[1],
             pairs.i * self.scores.width + pairs.j, pairs.free.astype(np.float64), numbers, scratch,

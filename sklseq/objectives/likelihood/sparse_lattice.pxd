@@ -8,6 +8,7 @@ from sklseq._lib.exponential cimport exp_double
 from sklseq.inference.kernels._batched cimport Batch, backward_batch, forward_batch
 from sklseq.inference.kernels._recursions cimport least_mass, mixing
 from sklseq.inference.kernels._sparse cimport Lists, add_sparse_pairs
+from sklseq.inference.kernels._sparse_entries cimport ListedEntries, add_entry_pairs
 
 
 cdef inline double positive_factor(double x) noexcept nogil:
@@ -31,6 +32,7 @@ cdef struct ListedPairs:
     double* S                # (n,) E - base
     double* E_columns        # (n,) the same by columns
     double* S_columns        # (n,)
+    double* own              # (n,) E, scratch for entries of rows
     double* base             # (L,)
     double* buffer           # (L * 64,)
 
@@ -52,6 +54,7 @@ cdef inline ListedPairs listed_of(listed) except *:
     q.by_column, q.j, q.at, q.free = &by_column[0], &j[0], &at[0], &free[0]
     q.theta, q.mu, q.E, q.S = &numbers[0, 0], &numbers[1, 0], &numbers[2, 0], &numbers[3, 0]
     q.E_columns, q.S_columns, q.kept = &numbers[4, 0], &numbers[5, 0], &numbers[6, 0]
+    q.own = &numbers[7, 0]
     q.base, q.buffer = &buffer[0], &buffer[17 * L]
     q.columns.L = q.lines.L = L
     q.columns.start, q.columns.at = &starts[0], &column_at[0]
@@ -68,13 +71,21 @@ cdef inline ListedPairs listed_of(listed) except *:
 
 
 cdef inline double listed_factors(
-    ListedPairs* q, const double* allowed, double temper, bint* check
+    ListedPairs* q, const double* allowed, double temper, const double* scores, double* factors,
+    Py_ssize_t n, bint* check
 ) noexcept nogil:
-    # Write E, S and base from temper * theta; return the maximum of theta over all pairs.
+    # Write E, S and base from temper * theta, and factors of entries from their n scores; return
+    # the maximum of all these scores.
     cdef Py_ssize_t p, j
     cdef double top = 0 if q.any_free else q.theta[0], least = 1, positive = 1, v
     for p in range(q.n):
         top = q.theta[p] if q.theta[p] > top else top
+    for p in range(n):
+        top = scores[p] if scores[p] > top else top
+    for p in range(n):
+        factors[p] = positive_factor(temper * (scores[p] - top))
+        least = factors[p] if factors[p] < least else least
+    positive = least
     for p in range(q.n):
         q.E[p] = positive_factor(temper * (q.theta[p] - top))
     v = positive_factor(-temper * top)
@@ -96,37 +107,36 @@ cdef inline double listed_factors(
     return top
 
 
+cdef inline void link_entries(ListedPairs* q, ListedEntries* entries, Py_ssize_t n) noexcept nogil:
+    # Prepare n entries, whose factors are written, for `listed_marginals`.
+    cdef Py_ssize_t p
+    entries.listed, entries.base, entries.pairs, entries.own = q.E, q.base, q.mu, q.own
+    for p in range(n):
+        entries.expected[p] = 0
+    for p in range(q.n):
+        q.own[p] = q.E[p]
+
+
 cdef inline double listed_marginals(
     ListedPairs* q, double* psi, double* e, double* alpha, double* c, Py_ssize_t T,
-    Py_ssize_t width, bint check
+    Py_ssize_t width, bint check, const ListedEntries* entries
 ) noexcept nogil:
-    # Turn psi into mu and write expected transitions into q.mu; overwrites e. Returns log Z without
-    # the maxima taken out of the factors, or NaN.
+    # Turn psi into mu and write expected transitions into q.mu, and those of entries, unless they
+    # are NULL; overwrites e. Returns log Z without the maxima taken out of the factors, or NaN.
     cdef Py_ssize_t p, first = 0, id = 0
     cdef double log_z
     cdef Batch one
     one.L, one.width, one.n, one.ids, one.first, one.length = q.columns.L, width, 1, &id, &first, &T
-    forward_batch(psi, e, <double*> NULL, alpha, c, &log_z, &one, check, &q.columns)
+    forward_batch(psi, e, <double*> NULL, alpha, c, &log_z, &one, check, &q.columns, entries)
     if log_z != log_z:
         return log_z
-    backward_batch(<double*> NULL, alpha, c, e, psi, &one, &q.lines)
+    backward_batch(<double*> NULL, alpha, c, e, psi, &one, &q.lines, entries)
     for p in range(q.n):
         q.mu[p] = 0
-    add_sparse_pairs(alpha, e, T, &q.lines, q.buffer, q.mu, width)
+        q.S[p] = 0
+    if entries != NULL:
+        add_entry_pairs(alpha, e, &q.lines, entries, 0, T, 1, width)
+    add_sparse_pairs(alpha, e, T, &q.lines, q.buffer, q.S, width)
     for p in range(q.n):
-        q.mu[p] *= q.E[p]
+        q.mu[p] += q.S[p] * q.E[p]
     return log_z
-
-
-cdef inline Py_ssize_t listed_number(
-    const ListedPairs* q, Py_ssize_t i, Py_ssize_t j
-) noexcept nogil:
-    # Number of the pair (i, j), or -1 if it is not listed.
-    cdef Py_ssize_t low = q.lines.start[i], high = q.lines.start[i + 1], middle
-    while low < high:
-        middle = (low + high) // 2
-        if q.lines.at[middle] < j:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < q.lines.start[i + 1] and q.lines.at[low] == j else -1

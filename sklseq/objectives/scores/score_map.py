@@ -363,8 +363,6 @@ class ScoreMap:
 
     def pairs_for(self, question: str) -> PairLists | None:
         """Sparse lists of the trained transitions if these are few; see ``find_pairs``."""
-        if self.features is not None:  # scores of single rows need the dense matrix
-            return None
         trained = np.zeros((self.n_labels, self.n_labels), dtype=bool)
         trained.reshape(-1)[self.transition_at] = True
         untrained = np.where(self.allowed.transition, 0, -np.inf)

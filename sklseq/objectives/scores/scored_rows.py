@@ -228,8 +228,8 @@ class ScoredRows:
         # transition scores of rows with transition features, or None, and the largest of these.
         transition, start, end, coef = self.weights
         chain = Transitions(transition, start, end, transition.dtype)
+        chain.find_pairs(self.X.n_rows, question)
         if coef is None:
-            chain.find_pairs(self.X.n_rows, question)
             return chain, lambda *_: (None, -np.inf)
         features = TransitionFeatures.of_coef(self.X, coef, chain.n_labels)
         return chain, partial(features.entries, coef.data, chain.score)
