@@ -58,26 +58,6 @@ def check_choice_of_columns(chosen: Any) -> None:
         _listed(chosen)
 
 
-def check_columns_of_part(chosen: Any, names: np.ndarray, where: str) -> None:
-    """Raise a ValueError if some of the columns that ``chosen`` chooses by name are not in a part
-    of the data, as if the part was all.
-
-    ``names``: those of the columns that occur in the part; ``where``: name of the part.
-    """
-    listed, advice = _listed(chosen), "extract features before, from all sequences"
-    if listed is None:
-        if not _by_rule(chosen, names).any():
-            raise ValueError(
-                f"transition_features={chosen!r:.60} chooses no column of {where}; {advice}, or "
-                "choose other columns."
-            )
-    elif listed.dtype.kind == "U" and (missing := _missing(listed, names)):
-        raise ValueError(
-            f"transition_features names {missing[0]!r}, which does not occur in {where}; {advice}, "
-            "or choose columns by a regular expression, which may match fewer names there."
-        )
-
-
 def _listed(chosen: Any) -> np.ndarray | None:
     # Names, numbers or a mask; None for a rule.
     if callable(chosen):
@@ -212,17 +192,13 @@ def _by_number(numbers: np.ndarray, n: int) -> np.ndarray:
 
 
 def _by_name(wanted: np.ndarray, known: np.ndarray) -> np.ndarray:
-    missing = _missing(wanted, known)
+    missing = sorted({str(name) for name in wanted} - {str(name) for name in known})
     if missing:
         raise ValueError(
             f"transition_features names {missing[0]!r}, which is not a column of X; "
             f"{_looks(known)}, and a regular expression chooses groups of them."
         )
     return np.isin(known.astype(str), wanted.astype(str))
-
-
-def _missing(wanted: np.ndarray, known: np.ndarray) -> list[str]:
-    return sorted(set(map(str, wanted)) - set(map(str, known)))
 
 
 def _looks(known: np.ndarray) -> str:

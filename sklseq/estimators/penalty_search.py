@@ -20,11 +20,7 @@ from sklseq._lib.callbacks import with_callbacks
 from sklseq._lib.checks import is_number
 from sklseq._lib.estimator import check_plain_parameters, set_fitted
 from sklseq._lib.threads import Threads
-from sklseq.data.column_roles import (
-    check_choice_of_columns,
-    check_columns_of_part,
-    with_transition_features,
-)
+from sklseq.data.column_roles import check_choice_of_columns, with_transition_features
 from sklseq.data.constraints import constraints_of_part
 from sklseq.data.labels import PartialLabelError, read_labels, split_labels
 from sklseq.data.partial_labels import PartialLabels, labels_in
@@ -92,16 +88,6 @@ class Data(NamedTuple):
         tagger.label_proportions = {
             numbers[key] if isinstance(p, Mapping) else key: p for key, p in given.items()
         }
-
-
-def _check_columns_of_folds(chosen: Any, data: Data, folds: list) -> None:
-    # Columns chosen by name occur in each training set, as for a search that fits on it alone.
-    if chosen is None or data.vectorizer is None:
-        return
-    names = data.vectorizer.get_feature_names_out()
-    for k, (train, _) in enumerate(folds):
-        occurring = names[np.unique(data.rows[train].rows.indices)]
-        check_columns_of_part(chosen, occurring, f"the training sequences of fold {k}")
 
 
 class Path(Protocol):
@@ -243,14 +229,12 @@ class PenaltySearchMixin(NoPartialFitMixin):
             The estimator itself.
         """
         axes, racing = self._axes(), self._check_search()
-        chosen = getattr(self, "transition_features", None)
-        check_choice_of_columns(chosen)
+        check_choice_of_columns(getattr(self, "transition_features", None))
         strongest = {axis.name: float(axis.values[axis.order[0]]) for axis in axes}
         self._tagger(strongest, self.n_jobs)
         routed = self._routed(sample_weight, params)
         data = self._with_roles(Data.read(X, y, sample_weight))
         folds = self._folds(data, routed)
-        _check_columns_of_folds(chosen, data, folds)
         run = _Run(self, data, axes, folds, routed.scorer.score)
         run.score_all(racing)
         best = run.best()
