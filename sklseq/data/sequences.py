@@ -14,7 +14,7 @@ from copy import copy
 from typing import Any, Literal, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from sklseq._lib.checks import counted
 from sklseq._lib.index_types import index_type
@@ -618,14 +618,26 @@ def _row_of(rows: Rows, entry: int) -> int:
     return int(np.searchsorted(rows.indptr, entry, side="right")) - 1
 
 
-def check_finite(X: Sequences) -> None:
-    """Raise a ValueError that names the sequence and row of the first NaN or infinity."""
+def check_finite(X: Sequences, dtype: DTypeLike = np.float64) -> None:
+    """Raise a ValueError that names the sequence and row of the first value that is NaN, infinite
+    or beyond the largest number of ``dtype``."""
     found = first_not_finite(X.rows)
     if found is not None:
         row, column, value = found
         raise ValueError(
             f"X must be finite; {locate(X.offsets, row)} holds {value} in column {column}. "
             "Impute or drop it."
+        )
+    if np.dtype(dtype).itemsize >= X.rows.dtype.itemsize:
+        return
+    with np.errstate(over="ignore"):
+        found = first_not_finite(X.rows.astype(dtype))
+    if found is not None:
+        row, column, _ = found
+        raise ValueError(
+            f"X must hold numbers of {np.dtype(dtype)}, as the weights; "
+            f"{locate(X.offsets, row)} holds {X.rows[row, column]:.6g} in column {column}. Scale "
+            "the column, or fit on float64."
         )
 
 

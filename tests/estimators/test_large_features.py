@@ -3,11 +3,14 @@
 The answers are those of enumeration in exact arithmetic, from the potentials.
 """
 
+import re
 from functools import cache
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn import clone
 
 from sklseq import (
     CRFTagger,
@@ -218,3 +221,23 @@ def test_weights_in_range_scale_the_objective(solver, factor):
         for k in (1.0, factor)
     )
     assert_allclose(many.objective_ / factor, one.objective_, rtol=1e-3)
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("value", [1e39, -1e300])
+@pytest.mark.parametrize("model", [CRFTagger(), HMSVMTagger(), ZScoreTagger(), SemiCRFSegmenter()])
+@pytest.mark.filterwarnings("error:overflow:RuntimeWarning")
+def test_values_beyond_the_type_of_the_weights_are_named(model, value, form):
+    X, y = small_problem()
+    as_form = sparse.csr_matrix if form == "sparse" else np.asarray
+    y = segments_of(y) if isinstance(model, SemiCRFSegmenter) else y
+    model = clone(model).fit([as_form(x.astype(np.float32)) for x in X], y)
+    X[2][1, 0] = value
+    if model.coef_.dtype == np.float64:
+        model.predict([as_form(x) for x in X])
+        return
+    message = f"numbers of float32, as the weights; row 1 of sequence 2 holds {value:.6g} in col"
+    for question in ("predict", "predict_proba", "decision_function"):
+        if hasattr(model, question):
+            with pytest.raises(ValueError, match=re.escape(message)):
+                getattr(model, question)([as_form(x) for x in X])

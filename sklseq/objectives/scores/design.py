@@ -68,6 +68,12 @@ def add_product(out: np.ndarray, rows: np.ndarray, residual: np.ndarray) -> None
     out += np.dot(rows.T, residual)
 
 
+def as_type(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """A C-contiguous array; values beyond the largest number of the type become infinite."""
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(values, dtype)
+
+
 class DenseScores:
     """A for a dense matrix, by BLAS."""
 
@@ -77,7 +83,7 @@ class DenseScores:
 
     def block(self, first: int, last: int) -> np.ndarray:
         """Rows ``first`` to ``last - 1`` as a C-contiguous array of ``dtype``."""
-        return np.ascontiguousarray(self.rows[first:last], self.dtype)
+        return as_type(self.rows[first:last], self.dtype)
 
     def scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
         """out = X[first:last] @ W."""
@@ -111,7 +117,7 @@ class SparseScores:
         entries = slice(indptr[0], indptr[-1])
         data, kind = np.zeros(0, self.dtype), _linear.ONES
         if not made_of_ones(self.rows):
-            data = np.ascontiguousarray(self.rows.data[entries], self.dtype)
+            data = as_type(self.rows.data[entries], self.dtype)
             kind = _linear.kind_of_values(data)
             data = data[:0] if kind == _linear.ONES else data
         indices = np.ascontiguousarray(self.rows.indices[entries])

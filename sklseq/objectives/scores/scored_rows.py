@@ -264,6 +264,6 @@ class ScoredRows:
     def _score(self, psi: np.ndarray, first: int) -> None:
         last = first + len(psi)
         if len(psi) and not self.design.checked_scores(self.W, first, last, psi):
-            check_finite(self.X)
+            check_finite(self.X, self.W.dtype)
         if self.allowed is not None:
             self.allowed.restrict(psi, first)
