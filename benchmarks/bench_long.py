@@ -10,8 +10,8 @@ memory     time and peak memory above the input against T (memory map; every pea
            its own, as counted by tracemalloc, which sees NumPy's arrays and no mapped file)
 limit      fits under an address-space limit: which gradient finishes
 hessian    time of a product with the Hessian beside a gradient, in memory (forward-backward at
-           the weights kept between products, or computed again), of one sequence and of many, and
-           in blocks, and peak memory above the input of both in blocks
+           the weights kept between products, or computed again), of one sequence and of many, in
+           float64 and float32, and in blocks, and peak memory above the input of both in blocks
 detector   KDD Cup 1999 as one sequence: EMP, forward-backward, logistic regression by record
 """
 
@@ -49,6 +49,7 @@ from sklseq.objectives.scores.score_map import ScoreMap, Weights, full_support, 
 
 GRADIENTS = ("forward-backward", "checkpoint", "emp")
 BUDGET = 2.0**30
+DTYPES = np.float64, np.float32
 
 
 def log(n_rows: int, n_labels: int, n_features: int, kind: str, seed: int = 0):
@@ -61,15 +62,18 @@ def log(n_rows: int, n_labels: int, n_features: int, kind: str, seed: int = 0):
     return X, np.repeat(rng.integers(0, n_labels, n_rows // 10 + 1), 10)[:n_rows].astype(np.int32)
 
 
-def objective(gradient: str, X, y, n_labels: int, length: int | None = None):
+def objective(
+    gradient: str, X, y, n_labels: int, length: int | None = None, dtype: type = np.float64
+):
     """The objective that CRFTagger would use, of rows in memory: one sequence, or many."""
-    rows = Sequences(X, np.arange(0, X.shape[0] + 1, length or X.shape[0]))
+    n_rows = X.shape[0]
+    rows = Sequences(X.astype(dtype, copy=False), np.arange(0, n_rows + 1, length or n_rows))
     weights = np.ones(len(rows))
     plan = plan_gradient(gradient, len(y), n_labels, packed=True, random_access=True, budget=BUDGET)
     allowed = resolve_constraints(None, np.arange(n_labels))
     if plan.passes is None:
         support = observed_support(rows, y, n_labels)
-        scores = ScoreMap(rows, n_labels, support, allowed, np.float64)
+        scores = ScoreMap(rows, n_labels, support, allowed, dtype)
         return LogLikelihood(scores, y, rows.offsets, weights, 1.0, Threads(1))
     labels = CodedLabels([y], np.arange(n_labels), np.eye(n_labels, dtype=bool))
     data = LongData.of_codes(blocks_of(rows), labels, weights, plan)
@@ -179,7 +183,8 @@ def part_memory(full: bool) -> None:
 
 def product_seconds(f, rounds: int = 9, budget: float = BUDGET) -> np.ndarray:
     """Times of gradients and of products with the Hessian, by turns: (rounds, 2)."""
-    w, v = 0.1 * np.random.default_rng(0).normal(size=(2, f.scores.n_weights))
+    numbers = 0.1 * np.random.default_rng(0).normal(size=(2, f.scores.n_weights))
+    w, v = numbers.astype(f.scores.dtype)
     hessian, answer = f.hessian(w, budget), np.empty_like(w)
     hessian.product(v, answer)  # keeps what products share
     times = np.zeros((rounds, 2))
@@ -209,14 +214,15 @@ def measure_products(path: str) -> None:
 def part_hessian(full: bool) -> None:
     n_rows = 200_000 if full else 50_000
     print(f"\nTime of a product with the Hessian / of a gradient, in memory, T = {n_rows:,}")
-    print("rows     T of each    L    M  kept  again")
-    for kind, features in ("dense", (8, 50)), ("sparse", (500,)):
-        for n_labels, n_features in itertools.product((2, 8, 22, 45, 100), features):
+    print("rows     T of each    L    M  kept again; float32: kept again")
+    for kind, features in ("dense", (10, 50)), ("sparse", (500,)):
+        for n_labels, n_features in itertools.product((2, 5, 9, 22, 45, 100), features):
             X, y = log(n_rows, n_labels, n_features, kind)
             for length in (n_rows, 25):
-                f, ratios = objective("auto", X, y, n_labels, length), []
+                ratios = []
                 with threadpool_limits(1):
-                    for budget in (BUDGET, 0.0):
+                    for dtype, budget in itertools.product(DTYPES, (BUDGET, 0.0)):
+                        f = objective("auto", X, y, n_labels, length, dtype)
                         times = product_seconds(f, budget=budget)
                         ratios.append(np.median(times[:, 1] / times[:, 0]))
                 cells = " ".join(f"{ratio:5.2f}" for ratio in ratios)

@@ -11,6 +11,8 @@ from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.tangent import BlockTangents, Direction, TangentWorkspace, seed
 from tests.reference import score_path
 
+# Of derivatives in float32, which are sums of a few numbers of size up to ten: 6e-8 each.
+SINGLE = 2e-5
 FORMS = ["plain", "forbidden", "far", "far and forbidden"]
 
 
@@ -108,7 +110,7 @@ def check_covariances(seed_of_case, L, form):
             found = in_blocks(*one, direction, cuts)
             assert_allclose(found[0], rows, rtol=1e-9, atol=1e-11)
             assert_allclose(found[1], pairs, rtol=1e-9, atol=1e-11)
-    assert_allclose(work.all_pair_tangents(direction)[:L, :L], total, rtol=1e-9, atol=1e-10)
+    assert_allclose(work.pair_tangents(direction, work.pairs)[:L, :L], total, rtol=1e-9, atol=1e-10)
 
 
 def test_the_log_domain_is_tested():
@@ -116,6 +118,30 @@ def test_the_log_domain_is_tested():
     work, offsets = TangentWorkspace(10, chain.width), np.array([0, 5, 10])
     assert work.filter(padded(psi, chain.width), offsets, chain, np.zeros(2)).in_logs
     assert BlockChain(chain).filter(padded(psi[:5], chain.width), None)[0].in_logs
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("L", [2, 3, 4])
+def test_float32_has_its_digits(L, form):
+    rng, lengths = np.random.default_rng(L), [1, 4, 0, 2, 3, 4]
+    psi, dpsi, exact, along = make_problem(rng, lengths, L, form)
+    psi, dpsi = psi.astype(np.float32), dpsi.astype(np.float32)
+    scores = exact.score[:L, :L], exact.start[:L], exact.end[:L]
+    chain = Transitions(*scores, dtype=np.float32).exponentiate()
+    direction = Direction(chain, along.score[:L, :L], along.start[:L], along.end[:L])
+    offsets, W, weights = np.cumsum([0, *lengths]), chain.width, rng.uniform(-1, 3, len(lengths))
+    work = TangentWorkspace(len(psi), W, np.float32)
+    mu, dmu = padded(psi, W).astype(np.float32), padded(dpsi, W).astype(np.float32)
+    rows = work.filter(mu, offsets, chain, np.zeros(len(lengths), np.float64))
+    work.tangents(rows, dmu, offsets, weights, direction)
+    assert dmu.dtype == np.float32
+    total = np.zeros((L, L))
+    for a, b, weight in zip(offsets[:-1], offsets[1:], weights):
+        if a < b:
+            one = covariances(psi[a:b].astype(float), dpsi[a:b].astype(float), chain, direction)
+            assert_allclose(dmu[a:b, :L], weight * one[0], rtol=0, atol=SINGLE)
+            total += weight * one[1]
+    assert_allclose(work.pair_tangents(direction, work.pairs)[:L, :L], total, rtol=0, atol=SINGLE)
 
 
 @pytest.mark.parametrize("L", [3, 20])
@@ -137,4 +163,4 @@ def test_long_sequences(L):
         rows, pairs = in_blocks(*one, direction, range(64, b - a, 64))
         assert_allclose(dmu[a:b, :L], rows, rtol=1e-8, atol=1e-10)
         total += pairs
-    assert_allclose(work.all_pair_tangents(direction)[:L, :L], total, rtol=1e-9, atol=1e-8)
+    assert_allclose(work.pair_tangents(direction, work.pairs)[:L, :L], total, rtol=1e-9, atol=1e-8)

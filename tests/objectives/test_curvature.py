@@ -62,6 +62,28 @@ def test_hessian_product(seed, labels, kind, model):
     assert_allclose(still, difference(f, w, v), rtol=1e-8, atol=1e-8 * np.abs(still).max())
 
 
+@pytest.mark.parametrize("L", [3, 20])
+@pytest.mark.parametrize("labels", ["known", "partial"])
+@pytest.mark.parametrize("lengths", [(6000,), (25,) * 60 + (0, 700)], ids=["one", "many"])
+def test_products_in_float32_are_those_in_float64(lengths, labels, L):
+    # Blocks hold more rows than one sum of products in float32.
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(T, 4)).astype(np.float32) for T in lengths]
+    y = [rng.integers(0, L, T) for T in lengths]
+    y[0][:L] = range(L)
+    if labels == "partial":
+        y = partial_labels(y, 0)
+    answers = []
+    for rows in (X, [x.astype(np.float64) for x in X]):
+        _, scores, f = problem_of(CRFTagger(l2=0.3), rows, y)
+        assert scores.dtype == rows[0].dtype
+        numbers = 0.3 * np.random.default_rng(1).normal(size=(2, scores.n_weights))
+        w, v = numbers.astype(np.float32).astype(scores.dtype)
+        answers.append(products(f, w, [v, v], room=1e5))
+    scale = np.abs(answers[1]).max()
+    assert_allclose(answers[0], answers[1], rtol=0, atol=3e-6 * scale)
+
+
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_shards_and_threads(n_threads):
     X, y = make_sparse_data(0, n=1800, M=5)  # several blocks of rows for each thread

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from sklseq._lib.cpu import load_kernel
 from sklseq.inference.chain.expectation import BlockChain, FilteredBlock
@@ -23,13 +24,16 @@ from sklseq.inference.chain.linear_chain import (
 _tangent = load_kernel("sklseq.inference.kernels._tangent")
 
 
-# Scores of a block for derivatives: the cache must hold seven arrays of it.
+# Scores of a block for derivatives: the cache must hold seven arrays of it. The least number of
+# rows is for float64; twice as many in float32 take as much memory.
 BLOCK_SCORES, LEAST_ROWS = 3 << 13, 512
+# Rows whose products are summed in the type of the scores.
+SUMMED_ROWS = 2048
 
 
-def tangent_rows(width: int) -> int:
+def tangent_rows(width: int, dtype: np.dtype) -> int:
     """Number of rows of a block for derivatives, with ``width`` scores each."""
-    return max(BLOCK_SCORES // width, LEAST_ROWS)
+    return max(BLOCK_SCORES // width, LEAST_ROWS * 8 // dtype.itemsize)
 
 
 class Direction:
@@ -38,7 +42,7 @@ class Direction:
     Parameters
     ----------
     chain : Transitions
-        Exponentiated, in float64, without ``pairs``.
+        Exponentiated, without ``pairs``.
     transition, start, end : ndarray, optional
         By default 0.
     """
@@ -46,11 +50,12 @@ class Direction:
     def __init__(self, chain: Transitions, transition=0.0, start=0.0, end=0.0):
         L, W = chain.n_labels, chain.width
         self.chain, self.score = chain, np.zeros((W, W))
-        self.start, self.end = np.zeros((2, W))
+        self.start, self.end = np.zeros((2, W), dtype=chain.dtype)
         self.score[:L, :L], self.start[:L], self.end[:L] = transition, start, end
-        self.product = chain.E * self.score  # E dscore
+        self.product = (chain.E * self.score).astype(chain.dtype)  # E dscore
         self.product_t = np.ascontiguousarray(self.product.T)
         self.is_still = not self.product.any()  # as for the weight of a feature of rows
+        self.one = np.empty_like(self.product)
 
     def after(self, alpha: np.ndarray, out: np.ndarray) -> np.ndarray:
         """alpha (E dscore), for rows of alpha."""
@@ -66,12 +71,10 @@ class Direction:
             return out
         return np.matmul(rows, matrix, out=out)
 
-    def row_products(self, *pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        """The sum of a'b over all pairs (a, b) of rows, shape (width, width)."""
-        sums, one = np.zeros((2, *self.score.shape))
-        for a, b in pairs:
-            sums += np.matmul(a.T, b, out=one)
-        return sums
+    def add_row_products(self, a: np.ndarray, b: np.ndarray, sums: np.ndarray) -> None:
+        """Add a'b, for rows of a and b, to ``sums``, shape (width, width)."""
+        for t in range(0, len(a), SUMMED_ROWS):
+            sums += np.matmul(a[t : t + SUMMED_ROWS].T, b[t : t + SUMMED_ROWS], out=self.one)
 
 
 class Filtered(NamedTuple):
@@ -82,6 +85,8 @@ class Filtered(NamedTuple):
     alpha, u, r, mu : ndarray of shape (n_rows, width)
         As in ``_tangent.pyx``. u is 0 in the first row of a sequence; alpha, u and r are 0 in
         sequences computed in the log domain.
+    order : ndarray or None
+        Argument of the kernels.
     in_logs : list of (rows, log_alpha)
         The sequences computed in the log domain.
     """
@@ -90,10 +95,11 @@ class Filtered(NamedTuple):
     u: np.ndarray
     r: np.ndarray
     mu: np.ndarray
+    order: np.ndarray | None
     in_logs: list
 
     def copy(self) -> Filtered:
-        return Filtered(*(x.copy() for x in self[:4]), self.in_logs)
+        return Filtered(*(x.copy() for x in self[:4]), self.order, self.in_logs)
 
     @property
     def nbytes(self) -> int:
@@ -102,22 +108,25 @@ class Filtered(NamedTuple):
 
 
 class TangentWorkspace(Workspace):
-    """Scratch arrays for derivatives on up to ``n_rows`` rows at a time, in float64.
+    """Scratch arrays for derivatives on up to ``n_rows`` rows at a time.
 
     Attributes
     ----------
-    pair_tangents : ndarray of shape (width, width)
-        Derivatives of pair marginals, times weights, added up: those of scaled sequences without
-        dscore xi, which needs the marginals themselves only.
+    products : ndarray of shape (width, width)
+        Derivatives of pair marginals of scaled sequences, divided by E and without dscore xi,
+        times weights, added up.
+    exact_tangents : ndarray of shape (width, width)
+        Those of sequences in the log domain, with all terms.
     pairs : ndarray of shape (width, width), or None
-        Pair marginals of scaled sequences at the weights, xi, times weights, added up. Set to None
-        if they are not needed.
+        Pair marginals of scaled sequences at the weights, xi, divided by E, times weights, added
+        up. Set to None if they are not needed.
     """
 
-    def __init__(self, n_rows: int, width: int):
-        super().__init__(n_rows, width, np.dtype(np.float64))
+    def __init__(self, n_rows: int, width: int, dtype: DTypeLike = np.float64):
+        super().__init__(n_rows, width, np.dtype(dtype))
         self.psi, self.r, self.A, self.U = (np.zeros_like(self.e) for _ in range(4))
-        self.pair_tangents, self.small = np.zeros((width, width)), np.zeros((3, width))
+        self.products, self.exact_tangents = np.zeros((2, width, width))
+        self.small = np.zeros((3, width))
         self.pairs: np.ndarray | None = np.zeros((width, width))
         self.in_logs: list = []
 
@@ -132,7 +141,8 @@ class TangentWorkspace(Workspace):
         for at, _ in self.in_logs:
             alpha[at] = u[at] = r[at] = self.inverse_c[at, None] = 0
         _tangent.finish_filter(u, r, self.inverse_c[:n], offsets)
-        return Filtered(alpha, u, r, psi, self.in_logs)
+        order = longest_first(offsets) if sums_are_batched(chain, len(log_z)) else None
+        return Filtered(alpha, u, r, psi, order, self.in_logs)
 
     def keep_factors(self, n: int) -> None:
         self.r[:n] = self.e[:n]
@@ -146,50 +156,50 @@ class TangentWorkspace(Workspace):
     ) -> None:  # fmt: skip
         """Turn a change of the scores, ``dpsi``, into weights times that of marginals, in place.
 
-        Weighted changes of pair marginals are added to ``pair_tangents``, and unless it is None,
-        the weighted pair marginals to ``pairs``.
+        Weighted changes of pair marginals are added to this workspace, and unless ``pairs`` is
+        None, the weighted pair marginals.
         """
         chain, L, n = direction.chain, direction.chain.n_labels, len(dpsi)
-        alpha, u, r, mu, in_logs = rows
+        alpha, u, r, mu, order, in_logs = rows
         A, U = self.A[:n], self.U[:n]
         _chain.fold_boundaries(dpsi, offsets, direction.start, direction.end)
-        changes = [dpsi[at].copy() for at, _ in in_logs]
-        order = longest_first(offsets) if sums_are_batched(chain, len(weights)) else None
+        changes = [dpsi[at].astype(np.float64) for at, _ in in_logs]
         direction.after(alpha[:-1], out=A[1:])
+        _tangent.forward_scaled(alpha, r, chain.E, offsets, order, A, dpsi, True, L)
         direction.ahead(u[1:], out=U[:-1])  # 0 in last rows, as u is in first rows
         U[-1:] = 0
-        _tangent.forward_scaled(alpha, r, chain.E, offsets, order, A, dpsi, True, L)
         _tangent.backward_scaled(alpha, r, u, mu, chain.E_t, offsets, order, A, U, dpsi, True, L)
         for (at, log_alpha), change in zip(in_logs, changes):
             weight = float(weights[np.searchsorted(offsets, at.start, side="right") - 1])
             dpsi[at] = self._in_logs(log_alpha, change, direction, weight)
         if (weights != 1).any():
-            of_row = np.repeat(weights, np.diff(offsets))[:, None]
+            of_row = np.repeat(weights, np.diff(offsets)).astype(dpsi.dtype)[:, None]
             u = u * of_row
             U *= of_row
             dpsi *= of_row
-        sums = direction.row_products((A[:-1], u[1:]), (alpha[:-1], U[1:]))
-        self.pair_tangents += chain.E * sums
+        direction.add_row_products(A[:-1], u[1:], self.products)
+        direction.add_row_products(alpha[:-1], U[1:], self.products)
         if self.pairs is not None:
-            self.pairs += chain.E * direction.row_products((alpha[:-1], u[1:]))
+            direction.add_row_products(alpha[:-1], u[1:], self.pairs)
 
-    def all_pair_tangents(self, direction: Direction) -> np.ndarray:
-        """Derivatives of pair marginals with dscore xi."""
-        assert self.pairs is not None
-        return self.pair_tangents + direction.score * self.pairs
+    def pair_tangents(self, direction: Direction, pairs: np.ndarray) -> np.ndarray:
+        """Derivatives of pair marginals, given ``pairs``, as this workspace has them."""
+        sums = self.products + direction.score * pairs
+        return direction.chain.E * sums + self.exact_tangents
 
     def _in_logs(self, log_alpha, dpsi, direction: Direction, weight: float) -> np.ndarray:
         # The derivatives of marginals of one sequence.
         T, L = log_alpha.shape
         before = np.full((T + 1, L), -np.inf)
         before[1:] = log_alpha
-        F, args = np.zeros((T + 1, len(direction.score))), (direction.chain.score, direction.score)
+        score = direction.chain.score.astype(np.float64, copy=False)
+        F, args = np.zeros((T + 1, len(score))), (score, direction.score)
         _tangent.forward_log(before, *args, dpsi, F, self.small, True, L)
         p = np.zeros(F.shape[1])
         p[:L] = np.exp(log_alpha[-1] - log_alpha[-1].max())
         S = seed(p / p.sum(), F[-1])
         _tangent.backward_log(
-            before, *args, dpsi, F, S, self.pair_tangents, self.small, weight, True, L
+            before, *args, dpsi, F, S, self.exact_tangents, self.small, weight, True, L
         )
         return dpsi
 
@@ -307,7 +317,10 @@ class BlockTangents:
         if not block.first:
             dbeta = chain.E @ U[0] + self.direction.product @ u[0]
             S[1] = _quotient(A[0], block.alpha[0]) * S[0] + block.alpha[0] * dbeta
-        return chain.E * self.direction.row_products((A[:-1], u), (block.alpha[:-1], U))
+        products = np.zeros_like(self.direction.score)
+        self.direction.add_row_products(A[:-1], u, products)
+        self.direction.add_row_products(block.alpha[:-1], U, products)
+        return chain.E * products
 
 
 def _quotient(A: np.ndarray, alpha: np.ndarray) -> np.ndarray:

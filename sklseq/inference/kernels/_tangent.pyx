@@ -28,7 +28,7 @@ from libc.math cimport INFINITY, exp
 from libc.string cimport memset
 
 from sklseq._lib.lanes cimport (
-    Lanes2, Lanes4, Lanes8, lanes, n_lanes, sklseq_one_row_at_a_time,
+    Lanes2, Lanes4, Lanes8, lanes, n_lanes, real, sklseq_one_row_at_a_time,
 )
 from sklseq.inference.kernels._batched cimport Batch, batch_of, longest
 from sklseq.inference.kernels._batched cimport multiply_rows as multiply_rows_of_batch
@@ -37,18 +37,18 @@ from sklseq.inference.kernels._recursions cimport block_of_product
 from sklseq.inference.kernels._scaled cimport known_width
 
 
-cdef inline double sum_of_lanes(lanes* tag, const double* sums) noexcept nogil:
+cdef inline real sum_of_lanes(lanes* tag, const real* sums) noexcept nogil:
     cdef Py_ssize_t k
-    cdef double total = 0
+    cdef real total = 0
     for k in range(n_lanes(tag)):
         total += sums[k]
     return total
 
 
 def finish_filter(
-    double[:, ::1] u,                # (n_rows, width)  IN/OUT 0 in the first row of each sequence
-    double[:, ::1] r,                # (n_rows, width)  IN e, OUT r
-    const double[::1] inverse_c,     # (n_rows,)
+    real[:, ::1] u,                  # (n_rows, width)  IN/OUT 0 in the first row of each sequence
+    real[:, ::1] r,                  # (n_rows, width)  IN e, OUT r
+    const real[::1] inverse_c,       # (n_rows,)
     const long long[::1] offsets,    # (n_sequences + 1,)
 ):
     """Complete the results of forward-backward by r = e / c, and by u where no row precedes."""
@@ -59,26 +59,25 @@ def finish_filter(
                 r[t, j] *= inverse_c[t]
         for s in range(offsets.shape[0] - 1):
             if offsets[s] < offsets[s + 1]:
-                memset(&u[offsets[s], 0], 0, width * sizeof(double))
+                memset(&u[offsets[s], 0], 0, width * sizeof(real))
 
 
-cdef struct Rows:                    # the first number of each array; see the recursions below
-    const double* alpha
-    const double* r
-    const double* u
-    const double* mu
-    const double* A
-    double* out                      # A or U
-    double* dpsi
+cdef struct Rows:                    # the first number of each array, float or double
+    const void* alpha
+    const void* r
+    const void* u
+    const void* mu
+    const void* A
+    void* dpsi
     bint first                       # the first row of each sequence is its beginning
 
 
 cdef inline void add_product(
-    lanes* tag, const double* x, const double* matrix, double* out, Py_ssize_t L, Py_ssize_t width
+    lanes* tag, const real* x, const real* matrix, real* out, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
     # out += x matrix
     cdef Py_ssize_t B = n_lanes(tag), block, k
-    cdef double acc[8]
+    cdef real acc[8]
     for block in range(known_width(tag, width) // B):
         block_of_product(tag, x, 1, matrix + block * B, L, width, acc)
         for k in range(B):
@@ -89,78 +88,81 @@ cdef inline void add_product(
 
 
 cdef inline void finish_forward(
-    lanes* tag, const Rows* rows, Py_ssize_t t, Py_ssize_t width
+    lanes* tag, const Rows* rows, real* out, Py_ssize_t t, Py_ssize_t width
 ) noexcept nogil:
-    # The sum of products in out becomes A; dpsi -= a.
+    # The sum of products in row t of out becomes A; dpsi -= a.
     cdef Py_ssize_t B = n_lanes(tag), at, k, block, first = t * known_width(tag, width)
-    cdef double shift
-    cdef double sums[8]
-    cdef double acc[8]
+    cdef const real* alpha = <const real*> rows.alpha
+    cdef const real* r = <const real*> rows.r
+    cdef real* dpsi = <real*> rows.dpsi
+    cdef real shift
+    cdef real sums[8]
+    cdef real acc[8]
     for k in range(B):
         sums[k] = 0
     for block in range(known_width(tag, width) // B):
         at = first + block * B
         for k in range(B):
-            acc[k] = rows.alpha[at + k] * rows.dpsi[at + k] + rows.r[at + k] * rows.out[at + k]
+            acc[k] = alpha[at + k] * dpsi[at + k] + r[at + k] * out[at + k]
         for k in range(B):
             sums[k] += acc[k]
         for k in range(B):
-            rows.out[at + k] = acc[k]
+            out[at + k] = acc[k]
     shift = sum_of_lanes(tag, sums)
     for block in range(known_width(tag, width) // B):
         at = first + block * B
         for k in range(B):
-            acc[k] = rows.out[at + k] - shift * rows.alpha[at + k]
+            acc[k] = out[at + k] - shift * alpha[at + k]
         for k in range(B):
-            rows.out[at + k] = acc[k]
+            out[at + k] = acc[k]
         for k in range(B):
-            acc[k] = rows.dpsi[at + k] - shift
+            acc[k] = dpsi[at + k] - shift
         for k in range(B):
-            rows.dpsi[at + k] = acc[k]
+            dpsi[at + k] = acc[k]
     sklseq_one_row_at_a_time()
 
 
 cdef void forward_each(
-    lanes* tag, const Rows* rows, const double[:, ::1] E, const long long[::1] offsets,
+    lanes* tag, const Rows* rows, const real[:, ::1] E, real* A, const long long[::1] offsets,
     Py_ssize_t L
 ) noexcept nogil:
     cdef Py_ssize_t s, t, width = E.shape[1]
     for s in range(offsets.shape[0] - 1):
         for t in range(offsets[s], offsets[s + 1]):
             if t > offsets[s]:
-                add_product(
-                    tag, rows.out + (t - 1) * width, &E[0, 0], rows.out + t * width, L, width
-                )
+                add_product(tag, A + (t - 1) * width, &E[0, 0], A + t * width, L, width)
             elif rows.first:
-                memset(rows.out + t * width, 0, width * sizeof(double))
-            finish_forward(tag, rows, t, width)
+                memset(A + t * width, 0, width * sizeof(real))
+            finish_forward(tag, rows, A, t, width)
 
 
-cdef void forward_batch(const Rows* rows, const double[:, ::1] E, const Batch* q) noexcept nogil:
+cdef void forward_batch(
+    const Rows* rows, const real[:, ::1] E, real* A, const Batch* q
+) noexcept nogil:
     cdef Py_ssize_t s, t, active = q.n, W = q.width
     for t in range(longest(q)):
         while q.length[active - 1] <= t:
             active -= 1
         if t:
             multiply_rows_of_batch(
-                rows.out + (t - 1) * W, &E[0, 0], rows.out + t * W, q.first, active, q.L, W, True
+                A + (t - 1) * W, &E[0, 0], A + t * W, q.first, active, q.L, W, True
             )
         for s in range(active):
             if t == 0 and rows.first:
-                memset(rows.out + q.first[s] * W, 0, W * sizeof(double))
-            finish_forward(<Lanes8*> NULL, rows, q.first[s] + t, W)
+                memset(A + q.first[s] * W, 0, W * sizeof(real))
+            finish_forward(<Lanes8*> NULL, rows, A, q.first[s] + t, W)
 
 
 def forward_scaled(
-    const double[:, ::1] alpha,      # (n_rows, width)
-    const double[:, ::1] r,          # (n_rows, width)
-    const double[:, ::1] E,          # (width, width)
+    const real[:, ::1] alpha,        # (n_rows, width)
+    const real[:, ::1] r,            # (n_rows, width)
+    const real[:, ::1] E,            # (width, width)
     const long long[::1] offsets,    # (n_sequences + 1,)
     Py_ssize_t[:, ::1] order,        # (3, n_sequences) [0] IN sequences, longest first; scratch; or
                                      # None: one sequence after the other
-    double[:, ::1] A,                # (n_rows, width)  IN alpha_{t-1} (E dscore), and A_{t-1} E
+    real[:, ::1] A,                  # (n_rows, width)  IN alpha_{t-1} (E dscore), and A_{t-1} E
                                      # of first rows unless `first`, OUT A
-    double[:, ::1] dpsi,             # (n_rows, width)  IN/OUT -= a_t
+    real[:, ::1] dpsi,               # (n_rows, width)  IN/OUT -= a_t
     bint first,                      # the first row of each sequence is its beginning
     Py_ssize_t L,
 ):
@@ -172,39 +174,44 @@ def forward_scaled(
     cdef Batch batch
     if dpsi.shape[0] == 0:
         return
-    rows.alpha, rows.r, rows.out, rows.dpsi = &alpha[0, 0], &r[0, 0], &A[0, 0], &dpsi[0, 0]
-    rows.first = first
+    rows.alpha, rows.r, rows.dpsi, rows.first = &alpha[0, 0], &r[0, 0], &dpsi[0, 0], first
     with nogil:
         if order is not None:
             batch = batch_of(offsets, order, L, dpsi.shape[1])
-            forward_batch(&rows, E, &batch)
+            forward_batch(&rows, E, &A[0, 0], &batch)
         elif dpsi.shape[1] == 2:
-            forward_each(&two, &rows, E, offsets, L)
+            forward_each(&two, &rows, E, &A[0, 0], offsets, L)
         elif dpsi.shape[1] == 4:
-            forward_each(&four, &rows, E, offsets, L)
+            forward_each(&four, &rows, E, &A[0, 0], offsets, L)
         else:
-            forward_each(&eight, &rows, E, offsets, L)
+            forward_each(&eight, &rows, E, &A[0, 0], offsets, L)
 
 
 cdef inline void finish_backward(
-    lanes* tag, const Rows* rows, Py_ssize_t t, double* dmu, Py_ssize_t width
+    lanes* tag, const Rows* rows, real* out, Py_ssize_t t, real* dmu, Py_ssize_t width
 ) noexcept nogil:
-    # dbeta in out becomes U, and dpsi becomes dmu. dmu: a row of scratch.
+    # dbeta in row t of out becomes U, and dpsi becomes dmu. dmu: a row of scratch.
     cdef Py_ssize_t B = n_lanes(tag), at, j, k, block, first = t * known_width(tag, width)
-    cdef double shift
-    cdef double sums[8]
-    cdef double acc[8]
-    cdef double a[8]
-    cdef double b[8]
-    cdef double m[8]
+    cdef const real* alpha = <const real*> rows.alpha
+    cdef const real* mu = <const real*> rows.mu
+    cdef const real* A = <const real*> rows.A
+    cdef const real* u = <const real*> rows.u
+    cdef const real* r = <const real*> rows.r
+    cdef real* dpsi = <real*> rows.dpsi
+    cdef real shift
+    cdef real sums[8]
+    cdef real acc[8]
+    cdef real a[8]
+    cdef real b[8]
+    cdef real m[8]
     for k in range(B):
         sums[k] = 0
     for block in range(known_width(tag, width) // B):
         j, at = block * B, first + block * B
         for k in range(B):
-            a[k], b[k], m[k] = rows.alpha[at + k], rows.out[at + k], rows.mu[at + k]
+            a[k], b[k], m[k] = alpha[at + k], out[at + k], mu[at + k]
         for k in range(B):           # mu is 0 where alpha is
-            acc[k] = a[k] * b[k] + rows.A[at + k] / (a[k] if a[k] > 0 else 1) * m[k]
+            acc[k] = a[k] * b[k] + A[at + k] / (a[k] if a[k] > 0 else 1) * m[k]
         for k in range(B):
             sums[k] += acc[k]
         for k in range(B):
@@ -213,63 +220,61 @@ cdef inline void finish_backward(
     for block in range(known_width(tag, width) // B):
         j, at = block * B, first + block * B
         for k in range(B):
-            a[k], b[k], m[k] = rows.u[at + k], rows.r[at + k], rows.mu[at + k]
+            a[k], b[k], m[k] = u[at + k], r[at + k], mu[at + k]
         for k in range(B):
-            acc[k] = a[k] * (rows.dpsi[at + k] - shift) + b[k] * rows.out[at + k]
+            acc[k] = a[k] * (dpsi[at + k] - shift) + b[k] * out[at + k]
         for k in range(B):
-            rows.out[at + k] = acc[k]
+            out[at + k] = acc[k]
         for k in range(B):
             acc[k] = dmu[j + k] - shift * m[k]
         for k in range(B):
-            rows.dpsi[at + k] = acc[k]
+            dpsi[at + k] = acc[k]
     sklseq_one_row_at_a_time()
 
 
 cdef void backward_each(
-    lanes* tag, const Rows* rows, const double[:, ::1] Et, const long long[::1] offsets,
-    double* scratch, Py_ssize_t L
+    lanes* tag, const Rows* rows, const real[:, ::1] Et, real* U, const long long[::1] offsets,
+    real* scratch, Py_ssize_t L
 ) noexcept nogil:
     cdef Py_ssize_t s, t, width = Et.shape[1]
     for s in range(offsets.shape[0] - 1):
         for t in range(offsets[s + 1] - 1, offsets[s] - 1, -1):
             if t < offsets[s + 1] - 1:
-                add_product(
-                    tag, rows.out + (t + 1) * width, &Et[0, 0], rows.out + t * width, L, width
-                )
-            finish_backward(tag, rows, t, scratch, width)
+                add_product(tag, U + (t + 1) * width, &Et[0, 0], U + t * width, L, width)
+            finish_backward(tag, rows, U, t, scratch, width)
         if rows.first and offsets[s] < offsets[s + 1]:
-            memset(rows.out + offsets[s] * width, 0, width * sizeof(double))
+            memset(U + offsets[s] * width, 0, width * sizeof(real))
 
 
 cdef void backward_batch(
-    const Rows* rows, const double[:, ::1] Et, double* scratch, const Batch* q
+    const Rows* rows, const real[:, ::1] Et, real* U, real* scratch, const Batch* q
 ) noexcept nogil:
     cdef Py_ssize_t s, t, ahead = 0, active = 0, W = q.width
     for t in range(longest(q) - 1, -1, -1):
         while active < q.n and q.length[active] > t:
             active += 1
         multiply_rows_of_batch(
-            rows.out + (t + 1) * W, &Et[0, 0], rows.out + t * W, q.first, ahead, q.L, W, True
+            U + (t + 1) * W, &Et[0, 0], U + t * W, q.first, ahead, q.L, W, True
         )
         for s in range(active):
-            finish_backward(<Lanes8*> NULL, rows, q.first[s] + t, scratch, W)
+            finish_backward(<Lanes8*> NULL, rows, U, q.first[s] + t, scratch, W)
             if t == 0 and rows.first:
-                memset(rows.out + q.first[s] * W, 0, W * sizeof(double))
+                memset(U + q.first[s] * W, 0, W * sizeof(real))
         ahead = active
 
 
 def backward_scaled(
-    const double[:, ::1] alpha,      # (n_rows, width)
-    const double[:, ::1] r,          # (n_rows, width)
-    const double[:, ::1] u,          # (n_rows, width)
-    const double[:, ::1] mu,         # (n_rows, width)
-    const double[:, ::1] Et,         # (width, width)
+    const real[:, ::1] alpha,        # (n_rows, width)
+    const real[:, ::1] r,            # (n_rows, width)
+    const real[:, ::1] u,            # (n_rows, width)
+    const real[:, ::1] mu,           # (n_rows, width)
+    const real[:, ::1] Et,           # (width, width)
     const long long[::1] offsets,    # (n_sequences + 1,)
     Py_ssize_t[:, ::1] order,        # as in `forward_scaled`
-    const double[:, ::1] A,          # (n_rows, width)
-    double[:, ::1] U,                # (n_rows, width)  IN (E dscore) u_{t+1}, of last rows dbeta,
+    const real[:, ::1] A,            # (n_rows, width)
+    real[:, ::1] U,                  # (n_rows, width)  IN (E dscore) u_{t+1}, of last rows dbeta,
                                      # OUT U, 0 of first rows if `first`
-    double[:, ::1] dpsi,             # (n_rows, width)  IN as `forward_scaled` left it, OUT dmu
+    real[:, ::1] dpsi,               # (n_rows, width)  IN as `forward_scaled` left it, OUT dmu
     bint first, Py_ssize_t L,
 ):
     """U and the derivatives of marginals."""
@@ -278,22 +283,24 @@ def backward_scaled(
     cdef Lanes8 eight
     cdef Rows rows
     cdef Batch batch
-    cdef double[::1] work = np.empty(dpsi.shape[1])
-    cdef double* scratch = &work[0]
+    cdef real[::1] work
+    cdef real* scratch
     if dpsi.shape[0] == 0:
         return
+    work = np.empty(dpsi.shape[1], dtype=np.float32 if real is float else np.float64)
+    scratch = &work[0]
     rows.alpha, rows.r, rows.u, rows.mu = &alpha[0, 0], &r[0, 0], &u[0, 0], &mu[0, 0]
-    rows.A, rows.out, rows.dpsi, rows.first = &A[0, 0], &U[0, 0], &dpsi[0, 0], first
+    rows.A, rows.dpsi, rows.first = &A[0, 0], &dpsi[0, 0], first
     with nogil:
         if order is not None:
             batch = batch_of(offsets, order, L, dpsi.shape[1])
-            backward_batch(&rows, Et, scratch, &batch)
+            backward_batch(&rows, Et, &U[0, 0], scratch, &batch)
         elif dpsi.shape[1] == 2:
-            backward_each(&two, &rows, Et, offsets, scratch, L)
+            backward_each(&two, &rows, Et, &U[0, 0], offsets, scratch, L)
         elif dpsi.shape[1] == 4:
-            backward_each(&four, &rows, Et, offsets, scratch, L)
+            backward_each(&four, &rows, Et, &U[0, 0], offsets, scratch, L)
         else:
-            backward_each(&eight, &rows, Et, offsets, scratch, L)
+            backward_each(&eight, &rows, Et, &U[0, 0], offsets, scratch, L)
 
 
 # ---------------------------------------------------------------- the log domain

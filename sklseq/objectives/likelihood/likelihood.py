@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -174,26 +174,26 @@ class Hessian:
 
         ∇²f(w) v = Σ_s weight_s Cov_s(φ, vᵀφ) + 2 · l2 · v,
 
-    by the tangent of forward-backward in the direction v, in float64: the rows are scored with v,
-    and derivatives of marginals are collected like residuals in the gradient.
+    by the tangent of forward-backward in the direction v, in the type of f: the rows are scored
+    with v, and derivatives of marginals are collected like residuals in the gradient.
 
     Parameters
     ----------
     f : SumOfParts
     w : ndarray
     max_bytes : float
-        Bytes of results of forward-backward that may be kept, 32 for each row and label (padded);
-        the rest is computed again for each product.
+        Bytes of results of forward-backward that may be kept, 32 for each row and label (padded),
+        in float32 16; the rest is computed again for each product.
     """
 
     def __init__(self, f: SumOfParts, w: np.ndarray, max_bytes: float):
         self.f, self.max_bytes, scores = f, max_bytes, f.scores
-        self.chain = Transitions(*scores.chain_weights(w)).exponentiate()
+        self.chain = Transitions(*scores.chain_weights(w), dtype=scores.dtype).exponentiate()
         # Copied, because the design may reuse the memory of its result.
         self.W = deepcopy(scores.design.weights(scores.state(w)))
         self.kept: dict[int, list[Filtered]] = {}
-        self.works = [TangentWorkspace(len(one.e), scores.width) for one in f.buffers]
-        # Weighted pair marginals of sequences in scaled arithmetic, which the first product sums.
+        self.works = [TangentWorkspace(len(one.e), scores.width, scores.dtype) for one in f.buffers]
+        # As in ``works``; the first product sums them.
         self.pairs: np.ndarray | None = None
 
     def keep(self, first: int, rows: list[Filtered]) -> list[Filtered]:
@@ -211,13 +211,16 @@ class Hessian:
         V = scores.design.weights(scores.state(v))
         f.threads.map(ThreadBuffers.clear, f.buffers)
         for work in self.works:
-            work.pair_tangents[:] = 0
+            work.products[:] = work.exact_tangents[:] = 0
         f.each_part(lambda part: part.add_tangents(self, V, direction))
         if self.pairs is None:
             self.pairs = sum(work.pairs for work in self.works)
             for work in self.works:
                 work.pairs = None
-        pairs = sum(work.pair_tangents for work in self.works) + direction.score * self.pairs
+        first, *others = self.works
+        pairs = first.pair_tangents(direction, self.pairs)
+        for work in others:
+            pairs += work.pair_tangents(direction, 0)
         f.store_gradient(pairs[: scores.n_labels, : scores.n_labels], v, product)
 
 
@@ -411,33 +414,30 @@ class LogLikelihood(SumOfParts):
 
         V: ``design.weights`` of v.
         """
-        most = len(self.buffers[0].e)
-        blocks = self.blocks(min(tangent_rows(self.scores.width), most))
-        jobs = zip(self._runs(blocks, len(self.buffers)), self.buffers, hessian.works)
+        jobs = zip(self.tangent_runs, self.buffers, hessian.works)
         self.threads.map(lambda job: self._add_tangents(hessian, V, direction, *job), jobs)
+
+    @cached_property
+    def tangent_runs(self) -> list[list[Block]]:
+        """Blocks for products with the Hessian, those of each thread."""
+        n_rows = tangent_rows(self.scores.width, self.scores.dtype)
+        return self._runs(self.blocks(min(n_rows, len(self.buffers[0].e))), len(self.buffers))
 
     def _add_tangents(self, hessian, V, direction, blocks, sums: ThreadBuffers, work) -> None:
         design = self.scores.design
         for block in blocks:
-            residual = sums.rows(self.residual, block.first, block.last)
-            rows = hessian.kept.get(block.first) or self._filter(hessian, block, residual, work)
-            design.scores(V, block.first, block.last, residual)
-            dpsi = residual.astype(np.float64, copy=False)
+            rows = hessian.kept.get(block.first) or self._filter(hessian, block, work)
+            dpsi = sums.rows(self.residual, block.first, block.last)
+            design.scores(V, block.first, block.last, dpsi)
             self.tangents(rows, dpsi, block, direction, work)
             sums.add_ends(dpsi, block.offsets)
-            if dpsi is not residual:
-                residual[:] = dpsi
-            design.collect(residual, block.first, sums.buffer)
+            design.collect(dpsi, block.first, sums.buffer)
 
-    def _filter(self, hessian: Hessian, block: Block, psi: np.ndarray, work) -> list[Filtered]:
+    def _filter(self, hessian: Hessian, block: Block, work: TangentWorkspace) -> list[Filtered]:
         # Forward-backward at w, kept if memory allows.
-        own = work.psi[: len(psi)]
-        psi = own if psi.dtype == own.dtype else psi
+        psi = work.psi[: block.last - block.first]
         self.scores.design.scores(hessian.W, block.first, block.last, psi)
-        if psi is not own:
-            own[:] = psi
-        rows = self.filtered(own, block, hessian.chain, work)
-        return hessian.keep(block.first, rows)
+        return hessian.keep(block.first, self.filtered(psi, block, hessian.chain, work))
 
     def filtered(self, psi: np.ndarray, block: Block, chain: Transitions, work) -> list[Filtered]:
         """Forward-backward of a block, for :meth:`tangents`."""

@@ -67,13 +67,16 @@ class LongHessian:
     def _add_batch(self, batch: Batch, V, direction: Direction, counts: Counts, xi) -> None:
         rows, offsets = batch.read(), batch.offsets
         work = TangentWorkspace(len(rows), self.bc.width)
-        work.pairs = xi
+        if xi is None:
+            work.pairs = None
         log_z = np.zeros(len(batch.weights))
         filtered = work.filter(rows.scores(self.W), offsets, self.bc.chain, log_z)
         dmu = rows.scores(V)
         work.tangents(filtered, dmu, offsets, batch.weights, direction)
         rows.collect(dmu, 0, counts.state)
-        counts.pairs += work.pair_tangents
+        counts.pairs += work.pair_tangents(direction, 0)
+        if xi is not None:
+            xi += self.bc.chain.E * work.pairs
         counts.start += dmu[offsets[:-1]].sum(axis=0)
         counts.end += dmu[offsets[1:] - 1].sum(axis=0)
 

@@ -164,7 +164,7 @@ class EntropyLikelihood(PartialLogLikelihood):
             log_z, marginals = np.zeros(len(penalty)), given.copy()
             filtered = rows.filter(marginals, block.offsets, self.direction.chain, log_z)
             rows.tangents(filtered, given, block.offsets, penalty, self.direction)
-            pairs = rows.all_pair_tangents(self.direction)
+            pairs = rows.pair_tangents(self.direction, rows.pairs)
             add_covariances(psi, given, block, pairs, work)
         return None
 

@@ -200,5 +200,5 @@ class ProportionLikelihood(PartialLogLikelihood):
         rows, ones = TangentWorkspace(len(psi), self.scores.width), np.ones(len(block.weights))
         filtered = rows.filter(marginals, block.offsets, self.direction.chain, ones.copy())
         rows.tangents(filtered, change, block.offsets, ones, self.direction)
-        add_covariances(psi, change, block, rows.all_pair_tangents(self.direction), work)
+        add_covariances(psi, change, block, rows.pair_tangents(self.direction, rows.pairs), work)
         return None
