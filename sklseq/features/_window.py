@@ -73,7 +73,7 @@ class WindowFeatures(WindowTransform, VocabularyMixin, Extractor, auto_wrap_outp
         Column of each (offset, feature), -1 if dropped; empty if nothing was dropped.
     n_features_out_ : int
         Number of features.
-    roles_ : ndarray of shape (n_features_out_,) or None
+    roles_ : ndarray of shape (n_features_out,) or None
         ``Sequences.roles`` of the output: None if the extractor gives no transition features.
 
     Notes
