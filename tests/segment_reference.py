@@ -13,10 +13,9 @@ import itertools
 
 import numpy as np
 from scipy import sparse
-from scipy.special import logsumexp
 
 from sklseq.data.segment_potentials import SegmentPotentials
-from tests.reference import can_go_on
+from tests.reference import can_go_on, log_sum
 
 NEVER = 1 << 60  # the stop of a segment that has not ended
 
@@ -82,14 +81,14 @@ def forward_full(n, kind, start, stop, scores, transition, first, max_length=Non
         for s in range(0 if max_length is None else max(0, e - max_length), e):
             theta = scores[is_active(kind, start, stop, s, e)].sum(axis=0)
             terms.append(_entered(log_alpha, s, transition, first) + theta)
-        log_alpha[e] = logsumexp(terms, axis=0)
+        log_alpha[e] = log_sum(terms, axis=0)
     return log_alpha
 
 
 def _entered(log_alpha, s: int, transition, first) -> np.ndarray:
     if s == 0:
         return np.asarray(first, dtype=float)
-    return logsumexp(log_alpha[s][:, None] + transition, axis=0)
+    return log_sum(log_alpha[s][:, None] + transition, axis=0)
 
 
 def forward_succinct(n, kind, start, stop, scores, transition, first):
@@ -115,8 +114,8 @@ def forward_succinct(n, kind, start, stop, scores, transition, first):
             if i1 <= A[i]:
                 # θ_{i1:>i}: all that are open at the end and stop at or before i.
                 on.append(enter + scores[active & (kind & 1 > 0)].sum(axis=0))
-        log_alpha[i] = logsumexp(terms, axis=0)
-        log_p[i] = logsumexp(on, axis=0)
+        log_alpha[i] = log_sum(terms, axis=0)
+        log_p[i] = log_sum(on, axis=0)
     return log_alpha, log_p
 
 

@@ -9,21 +9,13 @@ from functools import cached_property
 
 import numpy as np
 
-from tests.reference import OnlineReference
+from tests.reference import OnlineReference, log_sum
 from tests.segment_reference import is_active
 
-__all__ = ["EPS", "Chain", "Online", "Segmentation", "log_sum"]
+__all__ = ["EPS", "Chain", "Online", "Segmentation"]
 
 REAL = np.longdouble
 EPS = float(np.finfo(REAL).eps)
-
-
-def log_sum(x: np.ndarray, axis=None) -> np.ndarray:
-    """log Σ exp(x), -inf for an empty sum or one of zeros only."""
-    top = x.max(axis=axis, keepdims=True, initial=-np.inf)
-    top = np.where(top == -np.inf, REAL(0), top)
-    with np.errstate(divide="ignore"):
-        return np.log(np.exp(x - top).sum(axis=axis)) + top.squeeze(axis)
 
 
 def _vector(scores, n: int) -> np.ndarray:

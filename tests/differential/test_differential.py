@@ -8,9 +8,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.inference.test_segment_inference import segmentations
 from tests.oracles import all_paths
+from tests.reference import log_sum
 
 from . import estimator_questions, questions, segment_questions
-from .reference import Chain, Segmentation, log_sum
+from .reference import Chain, Segmentation
 from .run import Tally, ask
 from .structures import POTENTIALS, SCORES, SUPPORTS, chain, long_chain, segmentation
 

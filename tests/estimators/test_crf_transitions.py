@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
-from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline, make_union
@@ -30,7 +29,8 @@ from sklseq.inspection import uncertainty
 from sklseq.objectives.likelihood.stochastic import Batch, StochasticLikelihood
 from sklseq.objectives.scores.score_map import ScoreMap, full_support
 from sklseq.objectives.scores.transition_features import observed_triples, triples_of
-from tests.reference import score_path
+from tests.oracles import all_paths
+from tests.reference import log_sum, score_path
 
 TEMPLATE = """
 # a word, and pairs of labels with words
@@ -72,7 +72,7 @@ def paths(tagger, rows, s):
     transition = tagger.transition_ + np.einsum("tf,fij->tij", x, V)
     every = list(itertools.product(range(L), repeat=len(x)))
     ends = (tagger.start_, tagger.end_)
-    return every, np.array([score_path(p, x @ tagger.coef_, transition, *ends) for p in every])
+    return every, score_path(every, x @ tagger.coef_, transition, *ends)
 
 
 def test_every_answer_is_that_of_enumeration(fitted):
@@ -91,7 +91,7 @@ def test_every_answer_is_that_of_enumeration(fitted):
     given, conditioned = tagger.predict(rows, known), tagger.predict_proba(rows, known)
     for s in range(len(rows)):
         every, scores = paths(tagger, rows, s)
-        p, labels = np.exp(scores - logsumexp(scores)), tagger.classes_[np.array(every)]
+        p, labels = np.exp(scores - log_sum(scores)), tagger.classes_[np.array(every)]
         order = np.argsort(-scores, kind="stable")
         assert_array_equal(best[s], labels[order[0]])
         mu = np.array(
@@ -113,7 +113,7 @@ def test_samples_have_their_probabilities(fitted):
     tagger, rows, y = fitted
     s = max(range(6), key=lambda k: len(y[k]))
     every, scores = paths(tagger, rows, s)
-    p = np.exp(scores - logsumexp(scores))
+    p = np.exp(scores - log_sum(scores))
     drawn = tagger.sample(rows[[s]], 4000)[0]
     codes = np.searchsorted(tagger.classes_, drawn)
     counts = np.zeros(len(every))
@@ -147,7 +147,7 @@ def test_spans_and_their_probabilities(fitted):
     assert sum(map(len, spans)) > 10
     for s, found in enumerate(spans):
         every, scores = paths(tagger, rows, s)
-        p = np.exp(scores - logsumexp(scores))
+        p = np.exp(scores - log_sum(scores))
         for span in found:
             inside = [0] + [1] * (span.stop - span.start - 1)
             has = [
@@ -226,9 +226,9 @@ def independent_optimum(rows, y, l2):
         total = l2 * free @ free
         for s, z in enumerate(codes):
             part = slice(rows.offsets[s], rows.offsets[s + 1])
-            every = itertools.product(range(L), repeat=len(z))
-            scores = [score_path(p, psi[part], A[part], b, e) for p in every]
-            total += logsumexp(scores) - score_path(z, psi[part], A[part], b, e)
+            every = all_paths(len(z), L)
+            scores = score_path(every, psi[part], A[part], b, e)
+            total += log_sum(scores) - score_path(z, psi[part], A[part], b, e)
         return total
 
     return minimize(value, np.zeros(mask.sum()), method="L-BFGS-B", options={"maxfun": 10**6}).fun

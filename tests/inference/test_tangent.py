@@ -42,10 +42,10 @@ def covariances(psi, dpsi, chain, direction):
     cut = (slice(L), slice(L))
     at = chain.score[cut], chain.start[:L], chain.end[:L]
     along = direction.score[cut], direction.start[:L], direction.end[:L]
-    scores = np.array([score_path(path, psi, *at) for path in paths])
+    scores = score_path(paths, psi, *at)
     p = np.exp(scores - scores.max())
     p /= p.sum()
-    S = np.array([score_path(path, dpsi, *along) for path in paths])
+    S = score_path(paths, dpsi, *along)
     p *= S - p @ S
     rows = np.array([[p[paths[:, t] == j].sum() for j in range(L)] for t in range(T)])
     pairs = np.zeros((L, L))

@@ -6,7 +6,6 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy.special import logsumexp
 
 from sklseq import CRFTagger
 from sklseq._lib.threads import Threads
@@ -17,7 +16,7 @@ from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
 from sklseq.objectives.scores.score_map import Weights
 from tests import reference
 from tests.oracles import precise_numerical_gradient
-from tests.reference import score_path
+from tests.reference import log_sum, score_path
 from tests.sample_data import make_data, make_sparse_data
 
 
@@ -50,8 +49,8 @@ def enumerated(weights, X, y, classes, sample_weight):
     for x, labels, weight in zip(X, y, sample_weight):
         psi = (x.toarray() if hasattr(x, "toarray") else x) @ weights.coef
         for sign, given in ((1, labels), (-1, [None] * len(labels))):
-            paths = itertools.product(*(options(item, classes) for item in given))
-            total += sign * weight * logsumexp([score_path(p, psi, *chain) for p in paths])
+            paths = list(itertools.product(*(options(item, classes) for item in given)))
+            total += sign * weight * log_sum(score_path(paths, psi, *chain))
     return total
 
 
