@@ -1,5 +1,6 @@
 """Shards on a Dask cluster of processes: the same numbers, and workers that are lost on purpose."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -59,31 +60,43 @@ def importable():
         yield
 
 
-@pytest.fixture(scope="module")
-def client(importable):
-    cluster = distributed.LocalCluster(
-        n_workers=2,
+@pytest.fixture(scope="module", autouse=True)
+def forked(importable):
+    """Workers are forks of a process that has imported this file: a fifth of the time of each."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        yield
+        return
+    from multiprocessing import forkserver
+
+    import dask
+
+    forkserver.set_forkserver_preload([__name__])
+    forkserver.ensure_running()  # now, for Dask would name other modules
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        yield
+
+
+def local_cluster(n_workers):
+    return distributed.LocalCluster(
+        n_workers=n_workers,
         threads_per_worker=1,
         processes=True,
         dashboard_address=None,
         silence_logs=50,
     )
-    with cluster, distributed.Client(cluster) as client:
+
+
+@pytest.fixture(scope="module")
+def client(forked):
+    with local_cluster(2) as cluster, distributed.Client(cluster) as client:
         yield client
 
 
 @pytest.fixture
-def mortal_client(importable):
+def mortal_client():
     """A cluster of its own for each test that kills: a nanny does not bring back a worker that dies
     before the nanny has heard that it lives, as one that a test before has killed may do."""
-    cluster = distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=None,
-        silence_logs=50,
-    )
-    with cluster, distributed.Client(cluster) as client:
+    with local_cluster(2) as cluster, distributed.Client(cluster) as client:
         yield client
 
 
@@ -266,10 +279,7 @@ def test_a_shard_of_another_width_is_named(client, tmp_path):
 def test_a_client_that_goes_away_leaves_nothing(monkeypatch):
     from sklseq.estimators.sources.cluster import ClusterError
 
-    cluster = distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-    )
-    with cluster, distributed.Client(cluster) as client:
+    with local_cluster(1) as cluster, distributed.Client(cluster) as client:
         during_iteration(monkeypatch, 3, client.close)
         tagger = CRFTagger()
         with pytest.raises(ClusterError, match=r"client is clos.*nothing was fitted"):
@@ -284,10 +294,7 @@ def test_no_worker_left(monkeypatch):
 
     monkeypatch.setattr(_cluster, "PATIENCE", "1s")
     monkeypatch.setitem(dask.config.get("distributed.comm.timeouts"), "connect", "2s")
-    cluster = distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-    )
-    with cluster, distributed.Client(cluster):
+    with local_cluster(1) as cluster, distributed.Client(cluster):
 
         def leave():
             cluster.scale(0)
