@@ -4,6 +4,7 @@ import itertools
 import pickle
 import re
 from collections import Counter
+from functools import cache
 
 import numpy as np
 import pytest
@@ -48,8 +49,7 @@ def random_tokens(seed, n=12, longest=7):
 def segment_features(features, tokens, i, j):
     """Name to value of the features of one segment, computed on it alone."""
     found = Counter()
-    plain = TokenFeatures()
-    of_token = [set(plain_names(plain, token)) for token in tokens]
+    of_token = [plain_names(token) for token in tokens]
 
     def add(prefix, t, mark):
         if 0 <= t < len(tokens):
@@ -93,7 +93,7 @@ def exact_features(features, segment):
         found["shape=" + " ".join(s + "+" * (n > 1) for s, n in runs)] = 1
     for name, entries in (features.lexicons or {}).items():
         lowest = features.min_similarity
-        for kind, value in similarities(entries, segment).items():
+        for kind, value in similarities(tuple(entries), tuple(segment)).items():
             least = lowest.get(kind, 0.85) if isinstance(lowest, dict) else lowest
             if kind in features.similarities and value and value >= least:
                 found[f"lexicon.{name}.{kind}"] = value
@@ -106,9 +106,11 @@ def exact_features(features, segment):
     return found
 
 
-def plain_names(plain, token):
+@cache
+def plain_names(token):
+    plain = TokenFeatures()
     rows = plain.fit_transform([[token]]).rows
-    return plain.get_feature_names_out()[rows.indices]
+    return set(plain.get_feature_names_out()[rows.indices])
 
 
 def short_shape(token):
@@ -118,6 +120,7 @@ def short_shape(token):
     return re.sub(r"(.)\1+", r"\1", shape)
 
 
+@cache
 def similarities(entries, segment):
     """Over all entries: scikit-learn's cosine; Jaro-Winkler where the cosine is positive."""
     from rapidfuzz.distance import JaroWinkler
