@@ -18,8 +18,10 @@ ENVIRONMENTS := $(VENV) $(CHECKED) $(SANITIZED) $(MINIMUM) $(RELEASE)
 BUILD_FILES := pyproject.toml meson.build meson.options $(wildcard sklseq/meson.build)
 # Arguments for pytest and for the benchmark: make test ARGS="-k viterbi"
 ARGS ?=
-# Processes that run tests side by side.
-WORKERS ?= -n auto --maxprocesses=4
+# Processes that run tests side by side. Each begins with tests that follow one another, so that most
+# fixtures of a module are made once; threads of BLAS would only take turns with the other processes.
+WORKERS ?= -n auto --maxprocesses=4 --dist worksteal
+test test-checked test-sanitized test-minimum test-threads coverage: export OMP_NUM_THREADS ?= 1
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
