@@ -68,7 +68,7 @@ def lbfgs(
     gap: float = 0.0,
     pairs: list | None = None,
     n_before: int = 0,
-    other_direction: Callable[[np.ndarray], np.ndarray] | None = None,
+    other_directions: Sequence[Callable[[np.ndarray], np.ndarray]] = (),
     second_derivatives: Sequence[Callable[[np.ndarray], BlockMetric]] = (),
 ) -> SolverResult:
     """Minimise ``objective`` + l1 · ‖w‖₁ to a relative accuracy of ``tol``.
@@ -102,15 +102,15 @@ def lbfgs(
         The run also stops when :func:`proved_excess`, a sharper bound that needs ``convexity``, is
         within ``gap · tol``; within ``tol`` if it is not at most half of the first bound, which
         shows that the term m/2 · ‖w‖² has most of the curvature and both bounds are close. Not with
-        ``pairs`` or ``other_direction``; ignored for ``l1`` and for more than 2²⁰ weights.
+        ``pairs`` or ``other_directions``; ignored for ``l1`` and for more than 2²⁰ weights.
     pairs : list of (ndarray, ndarray), optional
         Changes of w and of the gradient, oldest first, from a run on an objective with about the
         same Hessian. Replaced by the pairs of this run.
     n_before : int
         Number of iterations that led to ``pairs`` and w; 0 if w is not near the minimum.
-    other_direction : callable(v) -> ndarray, optional
-        A positive semidefinite matrix times the subgradient. An estimate ends the run only if a
-        search along minus this direction gains at most a tenth of what ``tol`` allows; otherwise
+    other_directions : sequence of callable(v) -> ndarray
+        Positive semidefinite matrices times the subgradient. An estimate ends the run only if a
+        search along minus each of these gains at most a tenth of what ``tol`` allows; otherwise
         the run goes on from the best point of this search.
     second_derivatives : sequence of callable(w) -> BlockMetric
         The Hessian at w with respect to ``scale · w``, as a single block. An estimate ends the run
@@ -164,7 +164,7 @@ def lbfgs(
             message = ""
             if len(history) >= next_check:
                 allowed, next_check = tol * abs(search.value), len(history) + PERIODS[1]
-                message = _verdict(search, allowed, scale, other_direction, models)
+                message = _verdict(search, allowed, scale, other_directions, convexity, models)
                 history[-1] = search.value
         now = search.w if scale is None else search.w / scale
         if callback is not None and callback(len(history) - 1, search.value, now):
@@ -239,16 +239,18 @@ def _still_falls(history: list, tol: float, dtype: np.dtype) -> bool:
 
 
 def _verdict(
-    search: Search, allowed: float, scale: np.ndarray | None, other_direction, models: list
-) -> str:
+    search: Search, allowed: float, scale: np.ndarray | None, other_directions: Sequence,
+    convexity: float, models: list,
+) -> str:  # fmt: skip
     # "estimate" if nothing refutes it, "flat", or "" if the run goes on, from another point.
     units = 1.0 if scale is None else scale
     # An outlier in a column makes its scale so large that the other rows hardly count.
     if scale is not None and scale.max() > UNEQUAL * scale.min() and search.is_flat(scale, allowed):
         return "flat"
-    if other_direction is not None:
-        p = units * other_direction((units * search.v).astype(search.w.dtype))
-        if search.gains_along(p, OTHER * allowed):
+    for direction in other_directions:
+        p = direction((units * search.v).astype(search.w.dtype))
+        curvature = convexity * float(np.square(p, dtype=np.float64).sum())
+        if search.gains_along(units * p, OTHER * allowed, curvature):
             return ""
     before = search.value
     while models and search.is_refuted(models[0](search.w / units), REMAINS * allowed):

@@ -106,9 +106,14 @@ class Search:
             t *= 4
         return True
 
-    def gains_along(self, p: np.ndarray, least: float) -> bool:
-        """Step along -p to the best of several lengths; False if it gains at most ``least``."""
+    def gains_along(self, p: np.ndarray, least: float, curvature: float = 0.0) -> bool:
+        """Step along -p to the best of several lengths; False if it gains at most ``least``.
+
+        ``curvature`` is a lower bound of the second derivative along p.
+        """
         slope = self.history.dot(self.v, p.astype(self.v.dtype, copy=False))
+        if slope * slope <= 2 * curvature * least:  # no step gains more
+            return False
         # Shorter steps cannot gain ``least``, by convexity.
         best = self._best_along(p, least / slope, least) if 0 < slope < np.inf else 0.0
         if best > 0:

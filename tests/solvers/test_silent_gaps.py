@@ -171,6 +171,47 @@ def test_few_weights_of_transition_features_are_within_tol(unit, seed):
     assert model.objective_ <= (1 + model.tol) * best.objective_
 
 
+def small_numbers(seed):
+    """Short sequences whose labels last, with sparse columns of small values that name labels."""
+    rng = np.random.default_rng(seed)
+    centres, X, y = rng.normal(size=(10, 40)), [], []
+    for _ in range(150):
+        y.append(np.repeat(rng.integers(10, size=4), rng.geometric(0.05, size=4))[:4])
+        seen = np.where(rng.random(4) < 0.1, rng.integers(10, size=4), y[-1])
+        rows = 0.01 * (rng.normal(size=(4, 40)) + centres[seen])
+        X.append(sparse.csr_array(rows * (rng.random((4, 40)) < 0.2)))
+    return X, y
+
+
+@pytest.mark.parametrize("l1", [0.0, 0.01])
+@pytest.mark.parametrize("seed", [2, 4, 5])
+def test_a_constant_in_all_transition_weights_is_found(seed, l1):
+    # AdaGrad and scaled steps of L-BFGS add one, and only the penalty decreases it: 1.1 to 1.3 tol.
+    X, y = small_numbers(seed)
+    model = CRFTagger(l1=l1, l2=0.01, solver="adagrad", all_possible_transitions=True).fit(X, y)
+    best = clone(model).set_params(solver="lbfgs", tol=1e-6, max_iter=3000).fit(X, y)
+    assert model.objective_ <= (1 + 0.5 * model.tol) * best.objective_
+
+
+@pytest.mark.parametrize("constraints", [None, [(0, 1)]])
+@pytest.mark.parametrize("all_pairs", [False, True])
+def test_constants_leave_the_likelihood_as_it_is(all_pairs, constraints):
+    rng = np.random.default_rng(0)
+    X, y = list(rng.normal(size=(6, 5, 2))), [np.array([0, 0, 2, 1, 0])] * 6
+    options = {"all_possible_transitions": all_pairs, "constraints": constraints, "l2": 0.0}
+    if constraints:
+        y = [np.array([0, 0, 2, 1, 1])] * 6
+    with Threads(1) as threads:
+        f = likelihood_of(CRFTagger(**options), Sequences.from_list(X), y, threads)
+        w, v = rng.normal(size=(2, f.scores.n_weights))
+        step = f.scores.constants(v)
+        assert f.value(w + step) == pytest.approx(f.value(w), rel=1e-12)
+        transition, _, _ = f.scores.trained_chain(step)
+    # Of all nine pairs, or eight that are allowed, the mean; of some, nothing.
+    assert np.count_nonzero(transition) == (9 - bool(constraints)) * all_pairs
+    assert f.scores.constants(step) == pytest.approx(step)
+
+
 def lasting(unit, n_rows):
     """Sequences of 1000 rows whose labels last for about 200, with columns in small units."""
     rng = np.random.default_rng(0)
@@ -276,6 +317,20 @@ class Valley:
     def value_and_gradient(self, w, gradient):
         gradient[:] = self.H @ (w - 1000)
         return 1 + gradient @ (w - 1000) / 2
+
+
+@pytest.mark.parametrize("curvature", [0.0, 1e-6])
+def test_a_search_that_cannot_gain_is_left_out(curvature):
+    # Along the weak axis, half of the square of the slope over the curvature remains: 0.5.
+    with Threads(1) as threads:
+        search = Search(Valley(), np.array([0.0, 1000.0]), threads)
+        calls = []
+        search.evaluate = lambda *given: calls.append(1) or Valley().value_and_gradient(*given)
+        p = np.array([-1.0, 0.0])
+        assert not search.gains_along(p, 0.51, curvature)
+        assert bool(calls) == (curvature == 0)
+        assert search.gains_along(p, 0.1, curvature)
+        assert search.value < 1.5 - 0.1
 
 
 @pytest.mark.parametrize("l1", [0.0, 1e-6])

@@ -330,6 +330,8 @@ def descend(
 
     hessians = problem.source.row_curvature(problem.f)
     centred = None if hessians else problem.source.centred(problem.scores, problem.l2)
+    directions = [problem.scores.constants] if problem.scores.constant_parts else []
+    directions += [] if centred is None else [centred.direction]
     # On matrices of 200 rows, BLAS threads took up to fifteen times the processor time of one.
     with ExitStack() as stack:
         if hessians:
@@ -342,7 +344,7 @@ def descend(
             scale=scale if np.ndim(scale) else None, metric=curvature and metric,
             convexity=problem.source.convexity(problem.l2), pairs=problem.pairs,
             n_before=problem.n_before,
-            other_direction=None if centred is None else centred.direction,
+            other_directions=directions,
             second_derivatives=[
                 lambda w, of=of: _block_metric(of(w), scale, 2 * problem.l2) for of in hessians
             ],

@@ -1,6 +1,6 @@
 """Search direction in weights of centred columns, for features whose mean is far from 0.
 
-``lbfgs`` tries a step along it before an estimate ends the run (``other_direction``): with such
+``lbfgs`` tries a step along it before an estimate ends the run (``other_directions``): with such
 features, small decreases of the objective do not show that the minimum is near.
 """
 

@@ -442,6 +442,27 @@ class ScoreMap:
         """View of the transition, start and end weights in w, or in its gradient."""
         return w[self.ends[0] : self.ends[-1]]
 
+    @property
+    def constant_parts(self) -> list[slice]:
+        """Places of the transition, start or end weights, if all that are allowed are trained.
+
+        All labelings of a sequence have the same number of transitions, and one start and end, so
+        a constant that is added to all weights of a part leaves probabilities as they are.
+        """
+        places = map(slice, self.ends, self.ends[1:])
+        return [
+            at
+            for at, allowed in zip(places, self.allowed)
+            if 0 < at.stop - at.start == np.count_nonzero(allowed)
+        ]
+
+    def constants(self, v: np.ndarray) -> np.ndarray:
+        """The mean of v in each of the ``constant_parts``; 0 elsewhere."""
+        means = np.zeros_like(v)
+        for at in self.constant_parts:
+            means[at] = v[at].mean(dtype=np.float64)
+        return means
+
     def triples(self, w: np.ndarray) -> np.ndarray:
         """View of the weights of transition features in w, or in its gradient."""
         return w[self.ends[-1] :]
