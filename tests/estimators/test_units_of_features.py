@@ -16,11 +16,15 @@ from sklseq import (
     HMSVMTagger,
     SegmentPotentials,
     SemiCRFSegmenter,
+    Sequences,
     Shards,
     ZScoreTagger,
     ZScoreTaggerCV,
     labels_to_segments,
 )
+from sklseq.data.constraints import resolve_constraints
+from sklseq.objectives.likelihood.summary import summarise_rows
+from sklseq.objectives.scores.score_map import ScoreMap, full_support
 from tests.estimators.methods import CRFS, NAMES, OTHERS, assert_sound, train
 from tests.sample_data import make_argmax_data
 
@@ -68,9 +72,7 @@ def test_columns_of_different_units_in_shards_and_blocks():
 
 
 def test_scaling_is_left_out_where_features_are_as_usual():
-    from sklseq.data.constraints import resolve_constraints
     from sklseq.data.sequences import as_sequences
-    from sklseq.objectives.scores.score_map import ScoreMap, full_support
 
     X, _ = make_argmax_data()
     for factor, scaled in ((1.0, False), (1e4, True), (1e-4, True)):
@@ -81,6 +83,22 @@ def test_scaling_is_left_out_where_features_are_as_usual():
         if scaled:
             assert (scale > 0).all()
             assert_array_equal(np.log2(scale) % 1, 0)
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_rare_column_is_scaled_as_far_as_its_rows_outweigh_the_penalty(counted):
+    # 2 · l2 is the curvature of the penalty, n · largest² a bound of that of n rows.
+    columns = [[1.0] * 400, [0.01] * 400, [0.01] + [0.0] * 399, [100.0] + [0.0] * 399]
+    X = Sequences(sparse.csr_array(np.array(columns).T), [0, 400])
+    summary = summarise_rows(X, np.arange(3), full_support(3))
+    counts = np.array([400, 400, 1, 1]) if counted else None
+    given = full_support(3), resolve_constraints(None, range(3)), np.dtype(float), None
+    scores = ScoreMap(X, 3, *given, summary._replace(counts=counts))
+    for l2, expected in ((1e-8, [1, 2**-7, 2**-7, 2**7]), (1e-2, [1, 2**-7, 2**-3, 2**7])):
+        assert_array_equal(scores.unpack(scores.scale(l2)).coef, np.outer(expected, np.ones(3)))
+    assert_array_equal(scores.unpack(scores.scale(8.0)).coef[:, 0], [1, 2**-2, 1, 2**7])
+    dense = ScoreMap(Sequences(X.rows.toarray(), [0, 400]), 3, *given)
+    assert_array_equal(dense.unpack(dense.scale(1e-2)).coef[:, 0], [1, 2**-7, 2**-7, 2**7])
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e4, 1e8, 1e30])

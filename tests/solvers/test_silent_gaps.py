@@ -16,6 +16,7 @@ from sklseq.solvers._l1_model import minimise_with_l1
 from sklseq.solvers._owlqn import OrthantSearch, l1_norm
 from sklseq.solvers._search import Search
 from tests.objectives.test_dual import likelihood_of
+from tests.solvers.test_tolerance import make_text
 
 # Units and offsets that training warns of are meant here.
 pytestmark = pytest.mark.filterwarnings("ignore:Of .* columns of X:UserWarning")
@@ -191,6 +192,18 @@ def test_a_constant_in_all_transition_weights_is_found(seed, l1):
     model = CRFTagger(l1=l1, l2=0.01, solver="adagrad", all_possible_transitions=True).fit(X, y)
     best = clone(model).set_params(solver="lbfgs", tol=1e-6, max_iter=3000).fit(X, y)
     assert model.objective_ <= (1 + 0.5 * model.tol) * best.objective_
+
+
+@pytest.mark.parametrize(("seed", "l2"), [(1, 0.01), (2, 0.1), (2, 1.0), (3, 0.01)])
+def test_sparse_columns_of_small_values_are_within_tol(seed, l2):
+    # 1.1 to 4.2 tol above the minimum with scales as for columns that all rows have.
+    X, y = make_text(seed, n=300, V=500)
+    rows, units = X.rows.copy(), 10 ** np.random.default_rng(seed).normal(size=X.shape[1])
+    rows.data = units[rows.indices]
+    model = CRFTagger(l2=l2, solver="adagrad").fit(X.with_rows(rows), y)
+    best = clone(model).set_params(solver="lbfgs", tol=1e-4, max_iter=3000)
+    least = best.fit(X.with_rows(rows), y).objective_
+    assert model.objective_ <= (1 + 0.5 * model.tol) * least
 
 
 @pytest.mark.parametrize("constraints", [None, [(0, 1)]])

@@ -227,8 +227,16 @@ def without_tiny(largest: np.ndarray) -> np.ndarray:
     return np.where(largest < LEAST_MAGNITUDE, 0, largest)
 
 
-def _scale_of_columns(largest: np.ndarray, ridge: float) -> np.ndarray:
-    return np.maximum(np.where(largest > 0, largest, 1), ridge) / max(1, ridge)
+def _scale_of_columns(largest: np.ndarray, ridge: Any, unit: float) -> np.ndarray:
+    return np.maximum(np.where(largest > 0, largest, 1), ridge) / unit
+
+
+def _power_of_two(scale: np.ndarray) -> np.ndarray:
+    return np.exp2(np.round(np.log2(scale)))  # products with it are exact
+
+
+def _n_stored(X: Sequences) -> np.ndarray:
+    return np.bincount(X.rows.indices, minlength=X.shape[1])
 
 
 def state_rows(X: Sequences, pairs: np.ndarray | None, n_labels: int) -> Sequences:
@@ -325,6 +333,10 @@ class ScoreMap:
             self.largest, self.n_rows = summary.largest, summary.n_rows
         else:
             self.largest, self.n_rows = None if as_it_is else magnitudes(X.rows), X.n_rows
+        self.n_stored = self.n_rows
+        if self.largest is not None and X.is_sparse:
+            counts = None if summary is None else summary.counts
+            self.n_stored = _n_stored(X) if counts is None else counts
 
     def _arrange(self, X, pairs: np.ndarray | None, counts: np.ndarray | None, threads):
         if not X.is_sparse:
@@ -402,8 +414,10 @@ class ScoreMap:
     def scale(self, l2: float) -> np.ndarray | None:
         """Factors of w with which the objective has about the same curvature in all weights.
 
-        The second derivative is at most about n_rows · largest² + 2 · l2 in a state weight, and
-        n_rows + 2 · l2 in a transition weight. None if all features are of magnitude ``USUAL``.
+        The second derivative is at most about n · largest² + 2 · l2 in a state weight, with n the
+        number of rows that have the feature, and n_rows + 2 · l2 in a transition weight. Features
+        differ in n whatever their magnitudes, so n counts only where magnitudes below 1 would make
+        the penalty the larger term. None if all features are of magnitude ``USUAL``.
         """
         if self.largest is None:
             return None
@@ -414,21 +428,26 @@ class ScoreMap:
                 f"most {limit:.0e} is allowed for {np.dtype(self.dtype)}. Scale the features, e.g. "
                 "by PerToken(MaxAbsScaler())."
             )
-        ridge = np.sqrt(2 * l2 / max(self.n_rows, 1))
-        scale = _scale_of_columns(self.largest, ridge)
+        unit, ridge = self._ridges(l2)
+        scale = _scale_of_columns(self.largest, ridge, unit)
         if USUAL[0] <= scale.min() and scale.max() <= USUAL[1]:
             return None
-        scale = np.exp2(np.round(np.log2(scale)))  # powers of two: products with them are exact
         L = self.n_labels
-        coef = np.repeat(scale[:, None], L, axis=1)
+        coef = np.repeat(_power_of_two(scale)[:, None], L, axis=1)
         ones = np.ones((L, L)), np.ones(L), np.ones(L)
         packed = ScoreMap.pack(self, Weights(coef, *ones))  # factors of trained weights only
         if self.features is not None:
-            of_triples = _scale_of_columns(self._largest_of_triples(), ridge)
-            of_triples = np.exp2(np.round(np.log2(of_triples)))
-            self.triples(packed)[:] = of_triples[self.features.feature]
+            of_triples = _scale_of_columns(self._largest_of_triples(), ridge, unit)
+            self.triples(packed)[:] = _power_of_two(of_triples)[self.features.feature]
         packed[packed == 0] = 1  # padding
         return packed
+
+    def _ridges(self, l2: float) -> tuple[float, Any]:
+        # The unit of ``scale``, and the least magnitude of a feature, or of each feature, below
+        # which the penalty has most of the curvature.
+        ridge = np.sqrt(2 * l2 / max(self.n_rows, 1))
+        of_column = np.sqrt(2 * l2 / np.where(self.n_stored, self.n_stored, np.inf))
+        return max(1, ridge), np.maximum(np.minimum(of_column, 1), ridge)
 
     def _largest_of_triples(self) -> np.ndarray:
         # ``largest`` in the column numbers of transition features.
@@ -450,11 +469,8 @@ class ScoreMap:
         a constant that is added to all weights of a part leaves probabilities as they are.
         """
         places = map(slice, self.ends, self.ends[1:])
-        return [
-            at
-            for at, allowed in zip(places, self.allowed)
-            if 0 < at.stop - at.start == np.count_nonzero(allowed)
-        ]
+        allowed = self.allowed.transition, self.allowed.start, self.allowed.end
+        return [at for at, all_of in zip(places, allowed) if 0 < at.stop - at.start == all_of.sum()]
 
     def constants(self, v: np.ndarray) -> np.ndarray:
         """The mean of v in each of the ``constant_parts``; 0 elsewhere."""

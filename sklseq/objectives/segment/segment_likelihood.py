@@ -149,7 +149,8 @@ class SegmentScores(ScoreMap):
         n_labels, self.starts = data.plan.n_labels, data.starts
         allowed = full_support(n_labels) if allowed is None else allowed
         super().__init__(data.rows, n_labels, support, allowed, np.float64)
-        self.largest = data.largest  # not of cells, whose sums are large only in few long segments
+        # Not of cells, whose sums are large only in few long segments.
+        self.largest, self.n_stored = data.largest, self.n_rows
         self.basis = data.basis
         if self.basis is not None:
             self.n_features = self.basis.shape[0]
