@@ -369,7 +369,7 @@ FAULTS = [
     ("solvers/_lbfgs.py", "if search.gains_along(", "if False and search.gains_along(", "test_far_columns"),
     ("solvers/_search.py", "if slope * slope <= 2 * curvature * least:", "if False:", "test_silent_gaps"),
     ("objectives/scores/score_map.py", "means[at] = v[at].mean(dtype=np.float64)", "pass", "test_silent_gaps"),
-    ("objectives/scores/score_map.py", "np.minimum(of_column, 1), ridge)", "ridge, ridge)", "test_units_of_features"),
+    ("objectives/scores/score_map.py", "np.minimum(of_column, 1), ridge)", "0, ridge)", "test_units_of_features"),
     ("objectives/scores/centred.py", "shift = self.means @ coef", "shift = 0.0", "test_far_columns"),
     ("objectives/scores/centred.py", "variances > LEAST", "variances > 0", "test_far_columns"),
     ("solvers/_lbfgs.py", "gradient /= self.scale", "gradient *= self.scale", "test_units_of_features"),

@@ -227,15 +227,14 @@ def without_tiny(largest: np.ndarray) -> np.ndarray:
     return np.where(largest < LEAST_MAGNITUDE, 0, largest)
 
 
-def _scale_of_columns(largest: np.ndarray, ridge: Any, unit: float) -> np.ndarray:
-    return np.maximum(np.where(largest > 0, largest, 1), ridge) / unit
-
-
 def _power_of_two(scale: np.ndarray) -> np.ndarray:
     return np.exp2(np.round(np.log2(scale)))  # products with it are exact
 
 
-def _n_stored(X: Sequences) -> np.ndarray:
+def rows_of_columns(X: Sequences, largest: np.ndarray | None) -> Any:
+    """Number of rows that store each column, if columns need a scale; otherwise of all rows."""
+    if largest is None or not X.is_sparse:
+        return X.n_rows
     return np.bincount(X.rows.indices, minlength=X.shape[1])
 
 
@@ -295,6 +294,8 @@ class ScoreMap:
         Largest magnitude of each feature, see :func:`magnitudes`.
     n_rows : int
         Number of rows of all data.
+    n_stored : ndarray of shape (n_features,) or int
+        Number of rows that store each feature, see :func:`rows_of_columns`.
     features : TransitionFeatures or None
     roles : ndarray of shape (n_features,), or None
         As in ``support``.
@@ -333,10 +334,8 @@ class ScoreMap:
             self.largest, self.n_rows = summary.largest, summary.n_rows
         else:
             self.largest, self.n_rows = None if as_it_is else magnitudes(X.rows), X.n_rows
-        self.n_stored = self.n_rows
-        if self.largest is not None and X.is_sparse:
-            counts = None if summary is None else summary.counts
-            self.n_stored = _n_stored(X) if counts is None else counts
+        counts = None if summary is None else summary.counts
+        self.n_stored = rows_of_columns(X, self.largest) if counts is None else counts
 
     def _arrange(self, X, pairs: np.ndarray | None, counts: np.ndarray | None, threads):
         if not X.is_sparse:
@@ -428,8 +427,7 @@ class ScoreMap:
                 f"most {limit:.0e} is allowed for {np.dtype(self.dtype)}. Scale the features, e.g. "
                 "by PerToken(MaxAbsScaler())."
             )
-        unit, ridge = self._ridges(l2)
-        scale = _scale_of_columns(self.largest, ridge, unit)
+        scale = self._scale_of_columns(self.largest, self.n_stored, l2)
         if USUAL[0] <= scale.min() and scale.max() <= USUAL[1]:
             return None
         L = self.n_labels
@@ -437,21 +435,21 @@ class ScoreMap:
         ones = np.ones((L, L)), np.ones(L), np.ones(L)
         packed = ScoreMap.pack(self, Weights(coef, *ones))  # factors of trained weights only
         if self.features is not None:
-            of_triples = _scale_of_columns(self._largest_of_triples(), ridge, unit)
+            of_triples = self._scale_of_columns(*self._columns_of_triples(), l2)
             self.triples(packed)[:] = _power_of_two(of_triples)[self.features.feature]
         packed[packed == 0] = 1  # padding
         return packed
 
-    def _ridges(self, l2: float) -> tuple[float, Any]:
-        # The unit of ``scale``, and the least magnitude of a feature, or of each feature, below
-        # which the penalty has most of the curvature.
+    def _scale_of_columns(self, largest: np.ndarray, n_stored: Any, l2: float) -> np.ndarray:
+        # Largest magnitudes, but at least those below which the penalty has most of the curvature.
         ridge = np.sqrt(2 * l2 / max(self.n_rows, 1))
-        of_column = np.sqrt(2 * l2 / np.where(self.n_stored, self.n_stored, np.inf))
-        return max(1, ridge), np.maximum(np.minimum(of_column, 1), ridge)
+        of_column = np.sqrt(2 * l2 / np.where(n_stored, n_stored, np.inf))
+        least = np.maximum(np.minimum(of_column, 1), ridge)
+        return np.maximum(np.where(largest > 0, largest, 1), least) / max(1, ridge)
 
-    def _largest_of_triples(self) -> np.ndarray:
-        # ``largest`` in the column numbers of transition features.
-        return self.largest
+    def _columns_of_triples(self) -> tuple[np.ndarray, Any]:
+        # ``largest`` and ``n_stored`` in the column numbers of transition features.
+        return self.largest, self.n_stored
 
     def state(self, w: np.ndarray) -> np.ndarray:
         """View of the state weights in w, or in its gradient."""

@@ -22,6 +22,7 @@ from sklseq.objectives.scores.score_map import (
     largest_at,
     magnitudes,
     observed_support,
+    rows_of_columns,
 )
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 from sklseq.objectives.segment.segment_starts import pairs_of_starts, rows_of_starts
@@ -149,8 +150,8 @@ class SegmentScores(ScoreMap):
         n_labels, self.starts = data.plan.n_labels, data.starts
         allowed = full_support(n_labels) if allowed is None else allowed
         super().__init__(data.rows, n_labels, support, allowed, np.float64)
-        # Not of cells, whose sums are large only in few long segments.
-        self.largest, self.n_stored = data.largest, self.n_rows
+        self.largest = data.largest  # not of cells, whose sums are large only in few long segments
+        self.n_stored = rows_of_columns(data.rows, data.largest)
         self.basis = data.basis
         if self.basis is not None:
             self.n_features = self.basis.shape[0]
@@ -158,9 +159,10 @@ class SegmentScores(ScoreMap):
     def _transition_features(self, X, triples: np.ndarray | None) -> TransitionFeatures | None:
         return super()._transition_features(self.starts, triples)
 
-    def _largest_of_triples(self) -> np.ndarray:
+    def _columns_of_triples(self) -> tuple[np.ndarray, Any]:
         rows = self.starts.rows  # columns in the user's numbers, without the basis
-        return largest_at(rows.indices, np.abs(rows.data), rows.shape[1])
+        largest = largest_at(rows.indices, np.abs(rows.data), rows.shape[1])
+        return largest, rows_of_columns(self.starts, largest)
 
     def unpack(self, w: np.ndarray) -> Weights:
         weights = super().unpack(w)
