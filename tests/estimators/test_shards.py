@@ -300,6 +300,27 @@ def test_visits_to_many_shards(seed):
     np.testing.assert_allclose(exact.coef_, best.coef_, rtol=1e-5, atol=3e-5)
 
 
+def rows_that_lack_features(seed):
+    """Sixteen sequences; each successive two have some of three columns only. The first column
+    occurs with one label, so it is sparse; the second is dense, as it occurs with all labels."""
+    rng = np.random.default_rng(seed)
+    y = [rng.integers(6, size=rng.integers(2, 9)) for _ in range(16)]
+    kinds = np.repeat(rng.permutation(list(np.ndindex(2, 2, 2))), 2, axis=0)
+    columns = [np.column_stack((v == 0, v >= 0, v < 2)) * kind for v, kind in zip(y, kinds)]
+    return Sequences.from_list([sparse.csr_matrix(x, dtype=float) for x in columns]), y
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("chosen", [None, [0], [1, 2]])
+def test_visits_to_shards_that_lack_features(seed, chosen):
+    X, y = rows_that_lack_features(seed)
+    given = {"transition_features": chosen, "tol": 1e-9}
+    best = CRFTagger(solver="lbfgs", **given).fit(X, y)
+    found = CRFTagger(solver="adagrad", **given).fit(Shards(cut(X, y, 8)))
+    assert found.solver_ == "adagrad+lbfgs"
+    np.testing.assert_allclose(found.objective_, best.objective_, rtol=1e-8)
+
+
 def test_threads_share_out_the_sequences_of_each_shard():
     X, y = packed(n=810)
     parts = cut(X, y, 3)

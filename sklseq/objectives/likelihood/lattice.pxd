@@ -88,13 +88,13 @@ cdef inline Rows rows_of(state, double[:, ::1] W, double[::1] w) except *:
         at.mask = &mask[0, 0]
     at.sparse_indptr = at.pair = NULL
     at.sparse_nnz = 0
-    at.label, at.sparse_data, at.w = NULL, NULL, NULL
+    at.label, at.sparse_data = NULL, NULL
+    at.w = &w[0] if w.shape[0] else NULL  # also if these rows, those of a shard, have no entry
     if state.sparse is not None and state.sparse[1].shape[0]:
         sparse_indptr, pair, label, sparse_data = state.sparse
         at.sparse_nnz = pair.shape[0]
         at.sparse_indptr, at.pair, at.label = &sparse_indptr[0], &pair[0], &label[0]
         at.sparse_data = &sparse_data[0] if sparse_data.shape[0] else NULL
-        at.w = &w[0]
     at.chain, at.chain_mask, at.allowed = &chain[0, 0], &chain_mask[0, 0], &allowed[0, 0]
     return at
 
