@@ -49,8 +49,8 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
         weights.
     all_possible_states, all_possible_transitions : bool, default=False
     transition_features : None, list, array, str, re.Pattern or callable, default=None
-        As in :class:`CRFTagger`. Names are those of all sequences; in a fold whose training
-        sequences lack a column, it has no weights.
+        As in :class:`CRFTagger`. Names are those of all sequences; a column has no
+        weights in a fold whose training sequences lack it.
     constraints : {"iob2", "iobes", "bilou"}, list of tuple, mask (n_labels, n_labels) or None
     boundaries : bool, default=True
     entropy_weight : float, default=0.0

@@ -59,8 +59,8 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
     boundaries : bool, default=True
     class_weight : dict, "balanced" or None, default=None
     transition_features : None, list, array, str, re.Pattern or callable, default=None
-        As in :class:`HMSVMTagger`. Names are those of all sequences; in a fold whose training
-        sequences lack a column, it has no weights.
+        As in :class:`HMSVMTagger`. Names are those of all sequences; a column has no
+        weights in a fold whose training sequences lack it.
     constraints : {"iob2", "iobes", "bilou"}, list of tuple, mask (n_labels, n_labels) or None
     solver : {"auto", "bcfw", "working_set", "smoothing"}, default="auto"
     average : bool or "auto", default="auto"
