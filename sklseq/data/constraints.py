@@ -202,6 +202,7 @@ class PathCheck:
         self.allowed, self.table = allowed, table
         self.names = np.asarray(classes).tolist()
         self.free = all(mask.all() for mask in allowed)
+        self.otherwise = NAME_ALL if (table.sum(axis=1) > 1).any() else ""
         # Cache of masks, as bytes: (possible labels of the previous row, code) to possible labels.
         self.step: dict[tuple[bytes | None, int], bytes] = {}
 
@@ -224,13 +225,13 @@ class PathCheck:
                 found = self.step[possible, code] = self._reached(possible, code)
             if not found:
                 broken = self._describe(possible, self.table[code], place(row))
-                _raise_violation(broken, NAME_ALL)
+                _raise_violation(broken, self.otherwise)
             possible = found
         if is_end and possible is not None and not (_mask(possible) & self.allowed.end).any():
             only = self._only(_mask(possible))
             what = "each labeling that y allows is forbidden"
             what = what if only is None else f"{only} may not be the last label"
-            _raise_violation(f"{what}, at {place(row)}", NAME_ALL)
+            _raise_violation(f"{what}, at {place(row)}", self.otherwise)
         return possible
 
     def _reached(self, possible: bytes | None, code: int) -> bytes:
@@ -286,6 +287,11 @@ def _reachable(labels: NDArray[np.bool_], step: NDArray[np.bool_], n: int) -> ND
             found[t:] = labels
             break
     return found
+
+
+def violates(seen: Any, allowed: Constraints) -> bool:
+    """Whether a transition, first or last label of a summary, as for `check_seen`, is forbidden."""
+    return any((getattr(seen, name) & ~mask).any() for name, mask in allowed._asdict().items())
 
 
 def check_seen(seen: Any, allowed: Constraints, classes: ArrayLike, where: str = "") -> None:

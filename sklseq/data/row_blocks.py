@@ -199,8 +199,9 @@ class RowBlocks:
         Raises
         ------
         ValueError
-            If a column does not exist; when the file is read, if a feature is missing or not a
-            number: the message names the line of a text file and the column.
+            If a column does not exist, or text is not UTF-8 or not a whole gzip file; when the file
+            is read, if a feature is missing or not a number: the message names the line of a text
+            file and the column.
         ImportError
             For Parquet and Arrow, if neither pyarrow nor polars is installed.
 

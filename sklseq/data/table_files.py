@@ -1,7 +1,9 @@
 """Rows and labels of tables in CSV, Parquet and Arrow files, read in blocks."""
 
+import contextlib
 import gzip
 import itertools
+import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -80,9 +82,33 @@ def _read(path: str, columns: list[str], convert: Callable) -> Iterator[np.ndarr
     return (convert(block, columns) for block in _of_arrow(path, columns))
 
 
-def _open_text(path: str) -> Any:
-    opened: Callable = gzip.open if path.lower().endswith(".gz") else open
-    return opened(path, "rt", encoding="utf-8", newline=None)
+def _opened(path: str, mode: str, **text: Any) -> Any:
+    return (gzip.open if path.lower().endswith(".gz") else open)(path, mode, **text)
+
+
+@contextlib.contextmanager
+def _open_text(path: str) -> Iterator[Any]:
+    with _opened(path, "rt", encoding="utf-8-sig", newline=None) as file:
+        try:
+            yield file
+        except UnicodeDecodeError as error:
+            with _opened(path, "rb") as data:
+                line = next(k for k, one in enumerate(data, 1) if not _is_utf8(one))
+            raise ValueError(
+                f"Line {line} of {path} is not UTF-8 ({error.reason}); save the file as UTF-8."
+            ) from error
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(
+                f"{path} is not a whole gzip file ({error}); compress the table again."
+            ) from error
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _cells(lines: list[str], path: str, columns: list[int] | None, dtype: Any) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 
 from sklseq._lib.checks import check_number
+from sklseq._lib.estimator import check_plain_parameters
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 
 
@@ -28,7 +29,8 @@ class TimeBlockSplit(BaseCrossValidator):
     Raises
     ------
     ValueError
-        If there are too few sequences for the folds, or none is left to train on.
+        If a parameter is wrong, there are too few sequences for the folds, or none is left to train
+        on.
 
     See Also
     --------
@@ -111,5 +113,6 @@ class TimeBlockSplit(BaseCrossValidator):
         return self.n_splits
 
     def _check(self) -> None:
+        check_plain_parameters(self)
         for name, least in (("n_splits", 1 if self.past_only else 2), ("gap", 0)):
             check_number(name, getattr(self, name), least, whole=True)

@@ -138,6 +138,36 @@ def test_hostile_text(tmp_path):
         RowBlocks(tmp_path / "none.csv")
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+@pytest.mark.parametrize("line", [1, 2, 100, N + 1])
+def test_text_that_is_not_utf8_is_an_error_that_names_the_line(line, suffix, tmp_path):
+    lines = as_csv().encode().splitlines(keepends=True)
+    lines[line - 1] = lines[line - 1].replace(b",", b"\xe9,", 1)
+    text, path = b"".join(lines), tmp_path / f"log{suffix}"
+    path.write_bytes(gzip.compress(text) if suffix.endswith(".gz") else text)
+    with pytest.raises(ValueError, match=rf"Line {line} of .*log.csv.* is not UTF-8 \(invalid"):
+        whole(RowBlocks.from_table(path, "state")[0])
+
+
+def test_a_table_that_is_no_whole_gzip_file_is_an_error_that_names_it(tmp_path):
+    path, data = tmp_path / "log.csv.gz", gzip.compress(as_csv().encode())
+    for wrong in (as_csv().encode(), data[:12], data[:-200], data[:-6] + b"\0" * 6):
+        path.write_bytes(wrong)
+        with pytest.raises(ValueError, match=r"log.csv.gz is not a whole gzip file \("):
+            whole(RowBlocks.from_table(path, "state")[0])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv.gz"])
+def test_a_byte_order_mark_belongs_to_no_name(suffix, tmp_path):
+    path = write(tmp_path, suffix)
+    data = path.read_bytes()
+    zipped = suffix.endswith(".gz")
+    text = b"\xef\xbb\xbf" + (gzip.decompress(data) if zipped else data)
+    path.write_bytes(gzip.compress(text) if zipped else text)
+    rows, _ = RowBlocks.from_table(path, "state", columns=NAMES)
+    assert_array_equal(whole(rows), X)
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".tsv.gz"])
 def test_errors_name_the_line_and_the_column_of_any_cell(suffix, tmp_path):
     rng, path = np.random.default_rng(3), tmp_path / f"log{suffix}"
@@ -464,6 +494,7 @@ def test_search_over_time(tmp_path):
     [
         (TimeBlockSplit(1), "n_splits must be an integer of at least 2; got 1"),
         (TimeBlockSplit(gap=-1), "gap must be an integer of at least 0; got -1"),
+        (TimeBlockSplit(past_only="no"), "past_only must be True or False; got 'no'"),
         (TimeBlockSplit(7), "n_splits=7 needs at least 7 sequences; got 6"),
         (TimeBlockSplit(6, past_only=True), "at least 7 sequences, the first to train on only"),
         (TimeBlockSplit(2, gap=5), "gap=5 leaves no sequence to train on beside 0 to 2 of 6"),

@@ -590,6 +590,30 @@ def test_bad_budget_and_gradient():
         CRFTagger(constraints=mask).fit([lambda: iter([X20])], [Y20])
 
 
+@pytest.mark.parametrize("gradient", ["streaming", "checkpoint", "forward-backward"])
+@pytest.mark.parametrize("seed", range(10))
+def test_errors_of_constraints_name_the_row_as_in_memory(seed, gradient):
+    rng = np.random.default_rng(seed)
+    y = [rng.integers(3, size=n) for n in rng.choice([1, 2, 7, 5000], size=4)]
+    X = [rng.normal(size=(len(labels), 2)) for labels in y]
+    y.append(np.repeat(range(3), 2))  # has all labels
+    X.append(rng.normal(size=(6, 2)))
+    forbidden = [(1, 2), (None, y[2][0].item()), (y[3][-1].item(), None)][seed % 3]
+    messages = []
+    for rows, labels in [(X, y), (X, y), (map(RowBlocks, X), y), (map(RowBlocks, X), cut(y, rng))]:
+        chosen = gradient if messages else "auto"
+        with pytest.raises(ValueError, match="violate `constraints`") as caught:
+            CRFTagger(gradient=chosen, constraints=[forbidden]).fit([*rows], labels)
+        messages.append(str(caught.value))
+    assert "of sequence" in messages[0]
+    assert len(set(messages)) == 1
+
+
+def cut(y, rng):
+    pieces = [np.split(labels, np.sort(rng.integers(len(labels), size=3))) for labels in y]
+    return [lambda blocks=blocks: iter(blocks) for blocks in pieces]
+
+
 def test_what_the_last_label_decides_is_charged_to_working_memory():
     import tracemalloc
 

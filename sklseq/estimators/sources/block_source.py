@@ -7,10 +7,10 @@ from typing import Any, Self
 import numpy as np
 
 from sklseq._lib.threads import Threads
-from sklseq.data.constraints import Constraints, PathCheck, check_seen
+from sklseq.data.constraints import Constraints, PathCheck, violates
 from sklseq.data.input_kinds import blocks_of
-from sklseq.data.label_blocks import CodedLabels, label_blocks
-from sklseq.data.labels import PartialLabelError, cut_rows
+from sklseq.data.label_blocks import CodedLabels, LabelBlocks, label_blocks
+from sklseq.data.labels import PartialLabelError, cut_rows, encode_labels
 from sklseq.data.row_blocks import BlockError
 from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.estimators.sources.source import RowSource, Source
@@ -120,13 +120,18 @@ class BlockSource(Source):
     def check_constraints(self, allowed: Constraints) -> None:
         if self.rows is not None:
             self.rows.check_constraints(allowed)
-        elif self.data.labels is None:
-            check_seen(self.summary.support, allowed, self.summary.classes)
-        else:
-            check = PathCheck(allowed, self.summary.classes, self.data.labels.table)
+        elif self.data.labels is not None or violates(self.summary.support, allowed):
+            labels, classes = self.data.labels, self.summary.classes
+            table = np.eye(len(classes), dtype=bool) if labels is None else labels.table
+            check = PathCheck(allowed, classes, table)
             for s in (sequence.number for sequence in self.data.sequences):
-                codes = self.data.labels.codes[s]
+                codes = self._read_codes(s) if labels is None else labels.codes[s]
                 check.follow(codes, lambda row, s=s: f"row {row} of sequence {s}")
+
+    def _read_codes(self, s: int) -> np.ndarray:
+        blocks = LabelBlocks(self.given[1][s], s).read(f"sequence {s}")
+        codes = [encode_labels(labels, self.summary.classes) for labels in blocks]
+        return np.concatenate([np.zeros(0, np.intp), *codes])
 
     def seen_triples(self, columns: np.ndarray) -> np.ndarray:
         return self.data.seen_triples(columns)
