@@ -182,7 +182,8 @@ class RowBlocks:
         path : str or path
             ``.csv`` or ``.tsv``, also with ``.gz``; ``.parquet``, ``.arrow`` or ``.feather``.
         label : str, optional
-            Column of the labels, which are strings in text files.
+            Column of the labels, which are strings in text files, "" where a cell is empty. Missing
+            labels of other files are unknown; ``cache`` can hold them among numbers only.
         columns : list of str, optional
             Columns of the features. By default all but the labels.
         cache : str or path, optional
@@ -199,9 +200,9 @@ class RowBlocks:
         Raises
         ------
         ValueError
-            If a column does not exist, or text is not UTF-8 or not a whole gzip file; when the file
-            is read, if a feature is missing or not a number: the message names the line of a text
-            file and the column.
+            If a column does not exist, text is not UTF-8 or not a whole gzip file, or ``cache``
+            cannot hold a missing label; when the file is read, if a feature is missing or not a
+            number: the message names the line of a text file and the column.
         ImportError
             For Parquet and Arrow, if neither pyarrow nor polars is installed.
 

@@ -103,12 +103,26 @@ def _write(folder: str, rows: TableRows, label: str | None, stamp: dict) -> None
     paths, name = _paths(folder, label), os.path.join(folder, STAMP)
     with suppress(FileNotFoundError):
         os.remove(name)
-    write_blocks(paths[ROWS], iter(rows))
     if label is not None:
         column = TableColumn(rows.path, label)
-        write_blocks(paths[LABELS], iter(column), np.result_type(*{x.dtype for x in column}))
+        write_blocks(paths[LABELS], iter(column), _type_of_labels(column))
+    write_blocks(paths[ROWS], iter(rows))
     with draft(name) as file:
         file.write(json.dumps(_complete(stamp, paths)).encode())
+
+
+def _type_of_labels(column: TableColumn) -> np.dtype:
+    types, first = set(), 0
+    for labels in column:
+        if labels.dtype == object:
+            row = next(k for k, one in enumerate(labels) if not isinstance(one, (str, bool)))
+            raise ValueError(
+                f"Row {first + row} of column {column.column!r} of {column.path} holds "
+                f"{labels[row]!r:.60}, which a cache cannot hold; replace it, or leave cache out."
+            )
+        types.add(labels.dtype)
+        first += len(labels)
+    return np.result_type(*types)
 
 
 @contextmanager

@@ -202,6 +202,31 @@ def test_arrow_errors_name_the_column(tmp_path, library):
         whole(rows)
 
 
+@pytest.mark.parametrize("kind", [str, bool, int, float])
+@pytest.mark.parametrize("row", [5, 100, N - 1])  # in different blocks
+def test_missing_labels_of_arrow_files_are_unknown_or_refused_by_caches(kind, row, tmp_path):
+    polars, path = pytest.importorskip("polars"), tmp_path / "log.parquet"
+    labels: list = [kind(x > 0) for x in X[:, 0]]
+    labels[row] = None
+    polars.DataFrame({**dict(zip(NAMES, X.T)), "state": labels}).write_parquet(path)
+    expected = CRFTagger(tol=1e-8).fit([X], [labels])
+
+    def check(cache):
+        given = [[one] for one in RowBlocks.from_table(path, "state", cache=cache)]
+        tagger = CRFTagger(tol=1e-8).fit(*given)
+        assert_array_equal(tagger.classes_, expected.classes_)
+        assert_allclose(tagger.objective_, expected.objective_, rtol=1e-8)
+
+    check(None)
+    if kind in (int, float):
+        check(tmp_path / "cache")
+        return
+    message = rf"Row {row} of column 'state' of .*log.parquet holds None, which a cache cannot hold"
+    for _ in range(2):
+        with pytest.raises(ValueError, match=message):
+            check(tmp_path / "cache")
+
+
 DAMAGES = {
     "rows cut off": ("rows.npy", lambda data: data[: len(data) // 2]),
     "rows empty": ("rows.npy", lambda data: b""),
