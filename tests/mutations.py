@@ -132,7 +132,7 @@ FAULTS = [
     ("objectives/scores/score_map.py", "table[pairs % n]", "table[pairs // n]", "test_unknown_labels"),
     ("estimators/crf/early_stopping.py", "usable[np.isin(numbers[usable], _first_test_part(part, *of))]", "np.intersect1d(_first_test_part(part, *of), usable)", "test_unknown_labels"),
     ("estimators/sources/partial_source.py", "known | ((unlabelled.parameter is not None) & (X.lengths > 0))", "known | (X.lengths > 0)", "test_partial"),
-    ("estimators/sources/partial_source.py", "in zip(self.numbers, cut", "in zip(range(len(self.numbers)), cut", "test_unknown_labels"),
+    ("estimators/sources/partial_source.py", "sequence {self.numbers[k]}", "sequence {k}", "test_unknown_labels"),
     ("estimators/base.py", "weights[partial.counts == 0] = 0", "pass", "test_unknown_labels"),
     ("data/tables.py", "self[rows.start + first]", "self[first]", "test_column_sequences"),
     ("data/tables.py", "codes.fill_null((codes.max() or 0) + 1)", "codes.fill_null(0)", "test_column_sequences"),

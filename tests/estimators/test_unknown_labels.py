@@ -250,6 +250,19 @@ def test_nothing_known():
         CRFTagger().fit([np.eye(2)] * 2, [[None, None], ["a", "b"]], sample_weight=[1, 0])
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_errors_of_constraints_name_the_first_sequence(seed):
+    rng = np.random.default_rng(seed)
+    sets = ["b", {"b", "c"}, None]
+    y = [["a", sets[k], "a"] for k in rng.choice(3, p=[0.3, 0.3, 0.4], size=6)]
+    y += [[None, "b", "c"], ["a", "b", "a"]]
+    first = next(s for s, labels in enumerate(y) if labels[0] == "a" and labels[1])
+    constraints = [("a", "b"), ("a", "c")]
+    for gradient in ("auto", "streaming"):
+        with pytest.raises(ValueError, match=f"at row 1 of sequence {first}"):
+            CRFTagger(constraints=constraints, gradient=gradient).fit([np.eye(3)] * len(y), y)
+
+
 def test_constraints_that_no_allowed_labeling_keeps():
     X = [np.eye(3)] * 6  # those with all labels come first inside
     y = [

@@ -171,8 +171,9 @@ class PartialSource(RowSource):
 
     def check_constraints(self, allowed: Constraints) -> None:
         check = PathCheck(allowed, self.classes, self.labels.table)
-        for s, codes in zip(self.numbers, cut_rows(self.labels.codes, self.X.offsets)):
-            check.follow(codes, lambda row, s=s: f"row {row} of sequence {s}")
+        codes = list(cut_rows(self.labels.codes, self.X.offsets))
+        for k in np.argsort(self.numbers):  # sequences with all labels come first in X
+            check.follow(codes[k], lambda row, k=k: f"row {row} of sequence {self.numbers[k]}")
         if self.proportions is not None and not check.free:
             possible = possible_labels(allowed, self.X.offsets)
             self.proportions.check_possible(possible, self.labels.unknown, self.classes)
