@@ -196,13 +196,18 @@ class PathCheck:
     classes : array-like of shape (n_labels,)
     table : bool ndarray of shape (n_codes, n_labels)
         The labels that each code allows.
+    known : bool, default=False
+        Whether no label is unknown. Errors then give no advice on unknown ones.
     """
 
-    def __init__(self, allowed: Constraints, classes: ArrayLike, table: NDArray[np.bool_]):
+    def __init__(
+        self, allowed: Constraints, classes: ArrayLike, table: NDArray[np.bool_],
+        known: bool = False,
+    ):  # fmt: skip
         self.allowed, self.table = allowed, table
         self.names = np.asarray(classes).tolist()
         self.free = all(mask.all() for mask in allowed)
-        self.otherwise = NAME_ALL if (table.sum(axis=1) > 1).any() else ""
+        self.advice = "" if known else NAME_ALL
         # Cache of masks, as bytes: (possible labels of the previous row, code) to possible labels.
         self.step: dict[tuple[bytes | None, int], bytes] = {}
 
@@ -225,13 +230,13 @@ class PathCheck:
                 found = self.step[possible, code] = self._reached(possible, code)
             if not found:
                 broken = self._describe(possible, self.table[code], place(row))
-                _raise_violation(broken, self.otherwise)
+                _raise_violation(broken, self.advice)
             possible = found
         if is_end and possible is not None and not (_mask(possible) & self.allowed.end).any():
             only = self._only(_mask(possible))
             what = "each labeling that y allows is forbidden"
             what = what if only is None else f"{only} may not be the last label"
-            _raise_violation(f"{what}, at {place(row)}", self.otherwise)
+            _raise_violation(f"{what}, at {place(row)}", self.advice)
         return possible
 
     def _reached(self, possible: bytes | None, code: int) -> bytes:

@@ -123,7 +123,7 @@ class BlockSource(Source):
         elif self.data.labels is not None or violates(self.summary.support, allowed):
             labels, classes = self.data.labels, self.summary.classes
             table = np.eye(len(classes), dtype=bool) if labels is None else labels.table
-            check = PathCheck(allowed, classes, table)
+            check = PathCheck(allowed, classes, table, known=labels is None)
             for s in (sequence.number for sequence in self.data.sequences):
                 codes = self._read_codes(s) if labels is None else labels.codes[s]
                 check.follow(codes, lambda row, s=s: f"row {row} of sequence {s}")
