@@ -123,6 +123,36 @@ def test_nothing_cancels(score, confident, n):
     assert_allclose(rows.expected, expected_entries(rows, offsets, given, np.ones(n)), **tolerance)
 
 
+@pytest.mark.parametrize(("behind", "stay"), [(345, 0), (270, 200)])
+@pytest.mark.parametrize("n", [1, 9])
+def test_losing_a_label_that_wins_later_is_noticed(behind, stay, n):
+    # Entries forbid steps to label 2 from others. It falls behind by so many decades in row 1, and
+    # in row 2 by its own entry, and carries all of Z in the end.
+    L, T, decade = 12, 7, np.log(10)
+    shared, emission = np.zeros((L, L)), np.zeros((T, L))
+    shared[3, 4] = 0.5
+    emission[1, 2] = -behind * decade
+    emission[2:, np.arange(L) != 2] = -150 * decade
+    score = np.where(np.arange(L) == 2, 0.0, -np.inf)
+    score = np.concatenate([score, np.where(score == 0, -stay * decade, score), *[score] * (T - 3)])
+    one = np.concatenate([[0, 0], L * np.arange(1, T)])
+    indptr = np.concatenate([[0], *(one[1:] + k * one[-1] for k in range(n))])
+    i, j = np.tile(np.arange(L), (T - 1) * n), np.full((T - 1) * n * L, 2)
+    rows = RowTransitions(shared, indptr, i, j, np.tile(score, n))
+    emission, offsets = np.tile(emission, (n, 1)), np.arange(0, n * T + 1, T)
+    found = find_pairs(shared, np.float64, wanted=shared != 0)
+    chain = Transitions(shared, pairs=found).exponentiate(rows.score.max())
+    work = Workspace(len(emission), chain.width, chain.dtype, found)
+    psi, log_z = chain.pad_rows(emission), np.zeros(n)
+    work.forward_backward(psi, offsets, None, chain, log_z, rows)
+    given = emission, rows, offsets, np.zeros(L), np.zeros(L)
+    for s, (where, *case) in enumerate(each_sequence(*given)):
+        total, marginals, _ = reference.forward_backward(*case)
+        assert marginals[-1, 2] > 0.999
+        assert_allclose(log_z[s], total, rtol=1e-12)
+        assert_allclose(psi[where, :L], marginals, atol=1e-12)
+
+
 @pytest.mark.parametrize("L", LABELS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scores", SCORES)
