@@ -23,6 +23,7 @@ from tests.inference.test_sparse_transitions import (
     ALWAYS,
     KINDS,
     NEVER,
+    check_answers,
     labelled,
     lattice_scores,
     lists,
@@ -231,14 +232,7 @@ def test_taggers_are_the_same(parameters, lists):
     assert_allclose(ours.transition_, theirs.transition_, atol=1e-4)
     assert_allclose(ours.transition_coef_.toarray(), theirs.transition_coef_.toarray(), atol=1e-4)
     assert ours.transition_coef_.nnz
-    answers = []
-    for limit in (ALWAYS, NEVER):
-        lists(limit)
-        answers.append((ours.predict(X), ours.predict_proba(X)))
-    for a, b in zip(answers[0][0], answers[1][0]):
-        assert_array_equal(a, b)
-    for a, b in zip(answers[0][1], answers[1][1]):
-        assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    check_answers(ours, X, lists, rtol=1e-9, atol=1e-12)
 
 
 def test_partial_labels_are_the_same(lists):

@@ -365,6 +365,18 @@ def test_objective_and_gradient_are_the_same(dtype, constrained, n_jobs, lists):
         assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
 
 
+def check_answers(tagger, X, lists, **tolerance):
+    """Labels and probabilities are the same with lists and with the matrix."""
+    answers = []
+    for limit in (ALWAYS, NEVER):
+        lists(limit)
+        answers.append((tagger.predict(X), tagger.predict_proba(X)))
+    for a, b in zip(answers[0][0], answers[1][0]):
+        assert_array_equal(a, b)
+    for a, b in zip(answers[0][1], answers[1][1]):
+        assert_allclose(a, b, **tolerance)
+
+
 @pytest.mark.parametrize("solver", ["lbfgs", "owlqn"])
 @pytest.mark.parametrize("constrained", [False, True])
 def test_taggers_are_the_same(solver, constrained, lists):
@@ -383,14 +395,7 @@ def test_taggers_are_the_same(solver, constrained, lists):
     assert_allclose(ours.objective_, theirs.objective_, rtol=1e-10)
     assert_allclose(ours.transition_, theirs.transition_, atol=1e-6)
     assert X.n_rows >= pairs.LIST_ROWS
-    answers = []
-    for limit in (ALWAYS, NEVER):
-        lists(limit)
-        answers.append((ours.predict(X), ours.predict_proba(X)))
-    for a, b in zip(answers[0][0], answers[1][0]):
-        assert_array_equal(a, b)
-    for a, b in zip(answers[0][1], answers[1][1]):
-        assert_allclose(a, b, rtol=1e-10, atol=1e-13)
+    check_answers(ours, X, lists, rtol=1e-10, atol=1e-13)
 
 
 def test_threads_change_no_bit():

@@ -150,7 +150,7 @@ cdef Lists lists_of(lists, double[::1] scratch):
 
 
 cdef ListedEntries entries_of(entries, listed):
-    # entries: `ListedFactors.of_entries`; arrays, which the caller keeps.
+    # entries: `Workspace._listed_factors`, arrays that the caller keeps.
     cdef ListedEntries q
     cdef const int[::1] i, j, number, of_row
     cdef const long long[::1] start
@@ -284,7 +284,7 @@ def forward_backward_batch(
     work,
     weights,                         # (n_sequences,); None: `pairwise` stays as it is
     double[::1] log_z,
-    entries=None,                    # `ListedFactors.of_entries`: of single rows, with lists only
+    entries=None,                    # `Workspace._listed_factors`: of single rows, with lists only
 ):
     """`forward_backward` for many labels, all sequences of a block together.
 

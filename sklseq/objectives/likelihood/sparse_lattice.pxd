@@ -77,7 +77,7 @@ cdef inline double listed_factors(
     # Write E, S and base from temper * theta, and factors of entries from their n scores; return
     # the maximum of all these scores.
     cdef Py_ssize_t p, j
-    cdef double top = 0 if q.any_free else q.theta[0], least = 1, positive = 1, v
+    cdef double top = 0 if q.any_free else q.theta[0], least = 1, positive, v
     for p in range(q.n):
         top = q.theta[p] if q.theta[p] > top else top
     for p in range(n):
