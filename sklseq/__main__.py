@@ -125,6 +125,17 @@ def _add_train(commands: Any) -> None:
     )  # fmt: skip
     _add_model(train, help="where to save the model (a pickle)")
     _add_input(train)
+    _add_features(train)
+    _add_tagger(train)
+    train.add_argument("--export", metavar="FILE", help="also write the model for fast loading")
+    train.add_argument("--progress", action="store_true", help="show a progress bar")
+    train.add_argument(
+        "-v", "--verbose", action="store_true", help="say what was read and which features are used"
+    )  # fmt: skip
+    train.set_defaults(run=_train)
+
+
+def _add_features(train: Any) -> None:
     train.add_argument(
         "--columns", type=_names, metavar="w,pos",
         help="names of all columns but the label; default c0,c1,...",
@@ -139,6 +150,9 @@ def _add_train(commands: Any) -> None:
         metavar="FILE",
         help="template file of CRF++ or Wapiti, in place of other features",
     )
+
+
+def _add_tagger(train: Any) -> None:
     train.add_argument(
         "--tagger", choices=TAGGERS, default=TAGGERS[0],
         help="default CRFTagger; SemiCRFSegmenter reads labels in IOB2 as segments",
@@ -152,12 +166,6 @@ def _add_train(commands: Any) -> None:
         "--dev", metavar="FILE",
         help="a development set: stop when the score on it no longer rises (CRFTagger)",
     )  # fmt: skip
-    train.add_argument("--export", metavar="FILE", help="also write the model for fast loading")
-    train.add_argument("--progress", action="store_true", help="show a progress bar")
-    train.add_argument(
-        "-v", "--verbose", action="store_true", help="say what was read and which features are used"
-    )  # fmt: skip
-    train.set_defaults(run=_train)
 
 
 def _add_tag(commands: Any) -> None:
@@ -275,21 +283,7 @@ def _train(args: argparse.Namespace) -> None:
     templates = _template_text(args)
     _new_model(args, args.columns or ["c0"], templates)  # names wrong options before files are read
     X, y = _read_filled(args, args.file, columns=args.columns)
-    columns = list(X[0])
-    values = {name: set().union(*(x[name] for x in X)) for name in columns}
-    n_tokens, n_values = sum(map(len, y)), len(values[columns[0]])
-    symbols = n_values <= MOST_SYMBOLS and n_tokens >= TIMES * n_values
-    model = _new_model(args, columns, templates, symbols)
-    if templates is not None:
-        _check_templates(args.templates, model[0])
-    _warn_of_numbers(values)
-    n_labels = len(set().union(*y))
-    _warn_of_labels(args.file, n_tokens, n_labels)
-    if args.verbose:
-        read = f"Sequences: {len(X)}; tokens: {n_tokens}; labels: {n_labels}; columns: "
-        _say(args, f"{read}{', '.join(columns)}.")
-        kind = f"{'symbols' if symbols else 'words'}, as {columns[0]} has {n_values} different"
-        _report_features(args, kind, model[0])
+    model = _model_for(args, X, y, templates)
     if args.dev is not None:
         X, y = _with_dev(args, model[-1], X, y)
     with _progress(model, args.progress):
@@ -302,6 +296,25 @@ def _train(args: argparse.Namespace) -> None:
             from sklseq.deployment import export
 
             export(model, args.export)
+
+
+def _model_for(args: argparse.Namespace, X: list, y: list, templates: str | None) -> Any:
+    """Return the Pipeline for the columns of X; warn of columns and labels that look wrong."""
+    columns = list(X[0])
+    values = {name: set().union(*(x[name] for x in X)) for name in columns}
+    n_tokens, n_values, n_labels = sum(map(len, y)), len(values[columns[0]]), len(set().union(*y))
+    symbols = n_values <= MOST_SYMBOLS and n_tokens >= TIMES * n_values
+    model = _new_model(args, columns, templates, symbols)
+    if templates is not None:
+        _check_templates(args.templates, model[0])
+    _warn_of_numbers(values)
+    _warn_of_labels(args.file, n_tokens, n_labels)
+    if args.verbose:
+        read = f"Sequences: {len(X)}; tokens: {n_tokens}; labels: {n_labels}; columns: "
+        _say(args, f"{read}{', '.join(columns)}.")
+        kind = f"{'symbols' if symbols else 'words'}, as {columns[0]} has {n_values} different"
+        _report_features(args, kind, model[0])
+    return model
 
 
 def _sparsify(tagger: Any) -> None:

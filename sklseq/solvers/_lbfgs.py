@@ -4,7 +4,7 @@ With l1 = 0, a weak-Wolfe line search (Nocedal, Wright 2006, §7.2); with l1 > 0
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -134,38 +134,22 @@ def lbfgs(
     entries for a sixteenth of the weights or more (``_reduced_history.py``). ``l1`` and ``scale``
     need a few more vectors.
     """
-    threads = threads or Threads(1)
-    if scale is not None:
-        objective, w = Scaled(objective, scale), scale * w
-        l1 = l1 / scale if l1 else 0.0
-    if np.any(l1):
-        search = OrthantSearch(objective, w, l1, threads, metric is not None)
-    else:
-        search = Search(objective, w, threads, metric is not None)
+    search = _new_search(objective, w, l1, scale, threads or Threads(1), metric is not None)
     units = 1.0 if scale is None else scale
     search.history.take_over(((units * s, y / units) for s, y in pairs or []), search.v)
-    history = [search.value]
-    if np.any(l1) or not search.history.has_whole_pairs:
+    if l1 or not search.history.has_whole_pairs:
         gap = 0.0
-    why_stop = partial(_why_stop, search, history, tol, convexity, gap, scale, n_before)
-    message, next_check, models = why_stop(), 0, list(second_derivatives)
+    rules = _StoppingRules(
+        search, tol, convexity, gap, scale, n_before, other_directions, list(second_derivatives)
+    )
+    history, message = rules.history, rules.met()
     if not message:
         search.use(metric() if callable(metric) else metric)
-    for _ in range(max_iter):
-        if message:
-            break
+    while not message and len(history) <= max_iter:
         if not search.advance():
-            message = "rounding" if _still_falls(history, tol, w.dtype) else "precision"
+            message = rules.met_without_step()
             break
-        history.append(search.value)
-        search.drop_stale_metric()
-        message = why_stop()
-        if message == "estimate":
-            message = ""
-            if len(history) >= next_check:
-                allowed, next_check = tol * abs(search.value), len(history) + PERIODS[1]
-                message = _verdict(search, allowed, scale, other_directions, convexity, models)
-                history[-1] = search.value
+        message = rules.met_by_step()
         now = search.w if scale is None else search.w / scale
         if callback is not None and callback(len(history) - 1, search.value, now):
             message = message or "callback"
@@ -173,14 +157,21 @@ def lbfgs(
         found = search.history.oldest_first()
         pairs[:] = [((s / units).astype(s.dtype), (y * units).astype(y.dtype)) for s, y in found]
     w = search.w if scale is None else search.w / scale
-    return SolverResult(
-        w,
-        search.value,
-        len(history) - 1,
-        message not in ("", "flat", "rounding"),
-        history,
-        message or "max_iter",
-    )
+    converged = message not in ("", "flat", "rounding")
+    n_iter, message = len(history) - 1, message or "max_iter"
+    return SolverResult(w, search.value, n_iter, converged, history, message)
+
+
+def _new_search(
+    objective, w: np.ndarray, l1: float, scale: np.ndarray | None, threads: Threads,
+    has_metric: bool,
+) -> Search:  # fmt: skip
+    # The state at w of a run in ``scale · w``.
+    if scale is not None:
+        objective, w = Scaled(objective, scale), scale * w
+    if l1:
+        return OrthantSearch(objective, w, l1 if scale is None else l1 / scale, threads, has_metric)
+    return Search(objective, w, threads, has_metric)
 
 
 def estimated_rest(history: list, has_metric: bool = False, n_before: int = 0) -> float:
@@ -212,52 +203,95 @@ def estimated_rest(history: list, has_metric: bool = False, n_before: int = 0) -
     return float(rest)
 
 
-def _why_stop(
-    search: Search, history: list, tol: float, convexity: float, gap: float, scale,
-    n_before: int,
-) -> str:  # fmt: skip
-    # Name of the stopping rule that is met, or "".
-    allowed = tol * abs(search.value)
-    if search.history.with_v[-1] == 0:
-        return "gradient"
-    bound = search.squared_slope(scale) / (2 * convexity) if convexity > 0 else np.inf
-    if bound <= allowed:
-        return "bound"
-    if bound <= BOUND_NEAR * gap * allowed:
-        proved = proved_excess(search.history, history, search.v, convexity, scale)
-        if proved <= (gap if 2 * proved <= bound else 1) * allowed:
+@dataclass
+class _StoppingRules:
+    # The rules by which a run ends; parameters as in `lbfgs`. ``models`` are the second derivatives
+    # that have not been found wrong; estimates are checked from iteration ``next_check`` on.
+
+    search: Search
+    tol: float
+    convexity: float
+    gap: float
+    scale: np.ndarray | None
+    n_before: int
+    other_directions: Sequence[Callable[[np.ndarray], np.ndarray]]
+    models: list[Callable[[np.ndarray], BlockMetric]]
+    next_check: int = 0
+
+    def __post_init__(self):
+        self.history = [self.search.value]
+
+    @property
+    def allowed(self) -> float:
+        # The excess over the minimum that tol allows.
+        return self.tol * abs(self.search.value)
+
+    def met(self) -> str:
+        # Name of the rule that is met, or "".
+        search, allowed = self.search, self.allowed
+        if search.history.with_v[-1] == 0:
+            return "gradient"
+        bound = np.inf
+        if self.convexity > 0:
+            bound = search.squared_slope(self.scale) / (2 * self.convexity)
+        if bound <= allowed or self._is_proved(bound):
             return "bound"
-    rest = estimated_rest(history, search.had_metric, n_before)
-    return "estimate" if rest <= allowed else ""
+        rest = estimated_rest(self.history, search.had_metric, self.n_before)
+        return "estimate" if rest <= allowed else ""
 
+    def _is_proved(self, bound: float) -> bool:
+        # Whether the bound is near what is allowed, and the sharper bound below it.
+        search, gap = self.search, self.gap
+        if not bound <= BOUND_NEAR * gap * self.allowed:
+            return False
+        proved = proved_excess(search.history, self.history, search.v, self.convexity, self.scale)
+        return proved <= (gap if 2 * proved <= bound else 1) * self.allowed
 
-def _still_falls(history: list, tol: float, dtype: np.dtype) -> bool:
-    # Whether the last decrease is too large for a run that is done.
-    first, last = abs(history[0]), abs(history[-1])
-    digits = DIGITS * max(np.finfo(dtype).eps * last, np.finfo(np.float64).eps * first)
-    return FALLING * (max(history[-2:]) - history[-1]) > max(tol * last, digits, NOTHING)
-
-
-def _verdict(
-    search: Search, allowed: float, scale: np.ndarray | None, other_directions: Sequence,
-    convexity: float, models: list,
-) -> str:  # fmt: skip
-    # "estimate" if nothing refutes it, "flat", or "" if the run goes on, from another point.
-    units = 1.0 if scale is None else scale
-    # An outlier in a column makes its scale so large that the other rows hardly count.
-    if scale is not None and scale.max() > UNEQUAL * scale.min() and search.is_flat(scale, allowed):
-        return "flat"
-    for direction in other_directions:
-        p = direction((units * search.v).astype(search.w.dtype))
-        curvature = convexity * float(np.square(p, dtype=np.float64).sum())
-        if search.gains_along(units * p, OTHER * allowed, curvature):
+    def met_by_step(self) -> str:
+        # Name of the rule that is met after a step, or "" if the run goes on, perhaps from another
+        # point.
+        search, history = self.search, self.history
+        history.append(search.value)
+        search.drop_stale_metric()
+        message = self.met()
+        if message != "estimate":
+            return message
+        if len(history) < self.next_check:
             return ""
-    before = search.value
-    while models and search.is_refuted(models[0](search.w / units), REMAINS * allowed):
-        if search.value < before or len(models) == 1:
-            return ""
-        del models[0]  # the model is wrong
-    return "estimate"
+        self.next_check = len(history) + PERIODS[1]
+        message = self._verdict(self.allowed)
+        history[-1] = search.value
+        return message
+
+    def met_without_step(self) -> str:
+        # "rounding" if the last decrease is too large for a run that is done.
+        first, last, dtype = abs(self.history[0]), abs(self.history[-1]), self.search.w.dtype
+        digits = DIGITS * max(np.finfo(dtype).eps * last, np.finfo(np.float64).eps * first)
+        falls = FALLING * (max(self.history[-2:]) - self.history[-1])
+        return "rounding" if falls > max(self.tol * last, digits, NOTHING) else "precision"
+
+    def _verdict(self, allowed: float) -> str:
+        # "estimate" if nothing refutes it, "flat", or "" if the run goes on, from another point.
+        search, scale, units = self.search, self.scale, 1.0
+        if scale is not None:
+            # An outlier in a column makes its scale so large that the other rows hardly count.
+            if scale.max() > UNEQUAL * scale.min() and search.is_flat(scale, allowed):
+                return "flat"
+            units = scale
+        for direction in self.other_directions:
+            p = direction((units * search.v).astype(search.w.dtype))
+            curvature = self.convexity * float(np.square(p, dtype=np.float64).sum())
+            if search.gains_along(units * p, OTHER * allowed, curvature):
+                return ""
+        return "" if self._is_refuted_by_a_model(allowed, units) else "estimate"
+
+    def _is_refuted_by_a_model(self, allowed: float, units: float | np.ndarray) -> bool:
+        search, models, before = self.search, self.models, self.search.value
+        while models and search.is_refuted(models[0](search.w / units), REMAINS * allowed):
+            if search.value < before or len(models) == 1:
+                return True
+            del models[0]  # the model is wrong
+        return False
 
 
 class Scaled:

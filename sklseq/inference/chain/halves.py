@@ -30,17 +30,8 @@ def sums_by_halves(
     ``pairs``; ``many``: whether there are so many labels that pair marginals are added up in
     batches.
     """
-    T, L, (e, alpha, inverse_c) = len(psi), chain.n_labels, (work.e, work.alpha, work.inverse_c)
-    rows, shift = (slice(0, T // 2), slice(T // 2, T)), work.shift
-
-    def forward(half: int) -> float:
-        at = rows[half]
-        _chain.scale_rows(psi[at], e[at], shift[at], L)
-        return _halves.forward_half(
-            psi[at], e[at], chain.factors[half], alpha[at], inverse_c[at], half, L, chain.check
-        )
-
-    log_c = sum(threads.map(forward, (0, 1)))
+    T, L, alpha = len(psi), chain.n_labels, work.alpha
+    log_c = _forward_halves(psi, chain, work, threads)
     work.keep_factors(T)
     if np.isnan(log_c):
         return np.nan
@@ -49,23 +40,47 @@ def sums_by_halves(
     c = float(left @ E @ right)
     if c < _chain.FLOOR[chain.dtype]:
         return np.nan
-    log_z = log_c + np.log(c) + shift[:T].sum(dtype=np.float64) + (T - 1) * chain.top
     psi[T // 2 - 1, :L], psi[T // 2, :L] = E @ right / c, left @ E / c
+    pairs = _backward_halves(psi, chain, work, threads, weight is not None, many)
+    if weight is not None:
+        pairs[0, :L, :L] += np.outer(left, right / c)
+        work.pairwise += weight * (pairs[0] + pairs[1])
+    return float(log_c + np.log(c) + work.shift[:T].sum(dtype=np.float64) + (T - 1) * chain.top)
+
+
+def _forward_halves(psi: np.ndarray, chain: Any, work: Any, threads: Threads) -> float:
+    # alpha of both halves, each from its end of the sequence; the sum of log c, or NaN.
+    def forward(half: int) -> float:
+        at = _rows_of_half(len(psi), half)
+        _chain.scale_rows(psi[at], work.e[at], work.shift[at], chain.n_labels)
+        return _halves.forward_half(
+            psi[at], work.e[at], chain.factors[half], work.alpha[at], work.inverse_c[at], half,
+            chain.n_labels, chain.check,
+        )  # fmt: skip
+
+    return sum(threads.map(forward, (0, 1)))
+
+
+def _backward_halves(
+    psi: np.ndarray, chain: Any, work: Any, threads: Threads, with_pairs: bool, many: bool
+) -> np.ndarray:
+    # Marginals of both halves, each from the middle; their pair marginals, 0 unless ``with_pairs``.
     pairs = np.zeros((2, chain.width, chain.width))
     scratch = np.empty_like(chain.factors)
 
     def backward(half: int) -> None:
-        at = rows[half]
+        at = _rows_of_half(len(psi), half)
         _halves.backward_half(
-            alpha[at], inverse_c[at], e[at], chain.factors[1 - half], psi[at], scratch[half],
-            None if weight is None else pairs[half], half, L, many,
+            work.alpha[at], work.inverse_c[at], work.e[at], chain.factors[1 - half], psi[at],
+            scratch[half], pairs[half] if with_pairs else None, half, chain.n_labels, many,
         )  # fmt: skip
 
     threads.map(backward, (0, 1))
-    if weight is not None:
-        pairs[0, :L, :L] += np.outer(left, right / c)
-        work.pairwise += weight * (pairs[0] + pairs[1])
-    return float(log_z)
+    return pairs
+
+
+def _rows_of_half(T: int, half: int) -> slice:
+    return slice(T // 2, T) if half else slice(0, T // 2)
 
 
 class SharedRows(NamedTuple):
@@ -97,48 +112,75 @@ def best_path_in_parts(
     reach after a few rows. Otherwise the whole part is scored and computed again. The traceback
     works in the same way.
     """
-    T, L, threads = len(psi), chain.n_labels, shared.threads
+    T, threads = len(psi), shared.threads
     cuts = np.linspace(0, T, min(threads.n, max(T // (2 * JOIN), 1)) + 1).astype(int).tolist()
-    parts = list(zip(cuts[:-1], cuts[1:]))
-
-    def guess(part: tuple[int, int]) -> tuple[np.ndarray | None, float]:
-        # Run the recursion of a part without the row before it. Returns a copy of the scores of its
-        # first JOIN rows, and the score of its best path after these.
-        a, b = part
-        if a == 0:
-            return None, run(psi[:b], labels[:b])
-        m = a + JOIN
-        given = psi[a:m].copy()
-        if run(psi[a:m], labels[a:m]) == -np.inf:
-            return given, -np.inf
-        enter(psi[m], psi[m - 1])
-        return given, run(psi[m:b], labels[m:b])
-
-    def run(rows: np.ndarray, path: np.ndarray) -> float:
-        score = np.zeros(1)
-        _chain.best_paths(rows, np.array([0, len(rows)]), chain, path, score)
-        return float(score[0])
-
-    def enter(row: np.ndarray, before: np.ndarray) -> None:
-        row[:L] += (before[:L, None] + chain.score[:L, :L]).max(axis=0)
-
-    guesses = threads.map(guess, parts)
+    ends, paths = list(zip(cuts[:-1], cuts[1:])), _PathParts(psi, chain, labels)
+    guesses = threads.map(paths.guess, ends)
     total = sum(score for _, score in guesses)
-    for (a, b), (given, rest) in zip(parts[1:], guesses[1:]):
+    for (a, b), (given, rest) in zip(ends[1:], guesses[1:]):
         if total == -np.inf:
             return total
-        m = a + JOIN
-        enter(given[0], psi[a - 1])
-        total += run(given, labels[a:m])
-        joined = np.array_equal(given[-1, :L], psi[m - 1, :L])
-        psi[a:m] = given
+        score, joined = paths.join(a, given)
+        total += score
         if not joined and total > -np.inf:
-            shared.score(m, b)
-            if b == T:
-                psi[-1] += chain.end
-            enter(psi[m], psi[m - 1])
-            total += run(psi[m:b], labels[m:b]) - rest
-    for a, b in reversed(parts if total > -np.inf else []):
-        at = slice(a, min(b + 1, T))
-        _halves.trace_from(psi[at], chain.score_t, labels[at], JOIN if a else 0, L)
+            shared.score(a + JOIN, b)
+            total += paths.again(a + JOIN, b) - rest
+    for a, b in reversed(ends if total > -np.inf else []):
+        paths.trace(a, b)
     return total
+
+
+class _PathParts(NamedTuple):
+    # The parts of a sequence in `best_path_in_parts`; a part is a pair (a, b), for rows a to b - 1.
+
+    psi: np.ndarray
+    chain: Any
+    labels: np.ndarray
+
+    def guess(self, part: tuple[int, int]) -> tuple[np.ndarray | None, float]:
+        # Run the recursion of a part without the row before it. Returns a copy of the scores of its
+        # first JOIN rows, and the score of its best path after these.
+        (a, b), psi = part, self.psi
+        if a == 0:
+            return None, self._run(psi[:b], 0)
+        m = a + JOIN
+        given = psi[a:m].copy()
+        if self._run(psi[a:m], a) == -np.inf:
+            return given, -np.inf
+        self._enter(psi[m], psi[m - 1])
+        return given, self._run(psi[m:b], m)
+
+    def join(self, a: int, given: np.ndarray) -> tuple[float, bool]:
+        # Compute the first rows again, whose scores are ``given``, now that the row before them is
+        # known. Returns the score of their best path, and whether the guess holds for later rows.
+        at = slice(a, a + JOIN)
+        self._enter(given[0], self.psi[a - 1])
+        score = self._run(given, a)
+        L = self.chain.n_labels
+        joined = np.array_equal(given[-1, :L], self.psi[at.stop - 1, :L])
+        self.psi[at] = given
+        return score, joined
+
+    def again(self, m: int, b: int) -> float:
+        # Compute rows m to b - 1, which have been scored again, after row m - 1.
+        if b == len(self.psi):
+            self.psi[-1] += self.chain.end
+        self._enter(self.psi[m], self.psi[m - 1])
+        return self._run(self.psi[m:b], m)
+
+    def trace(self, a: int, b: int) -> None:
+        # Write the labels of a part, the last label of which is known.
+        at, chain = slice(a, min(b + 1, len(self.psi))), self.chain
+        _halves.trace_from(
+            self.psi[at], chain.score_t, self.labels[at], JOIN if a else 0, chain.n_labels
+        )
+
+    def _run(self, rows: np.ndarray, at: int) -> float:
+        score = np.zeros(1)
+        path = self.labels[at : at + len(rows)]
+        _chain.best_paths(rows, np.array([0, len(rows)]), self.chain, path, score)
+        return float(score[0])
+
+    def _enter(self, row: np.ndarray, before: np.ndarray) -> None:
+        L = self.chain.n_labels
+        row[:L] += (before[:L, None] + self.chain.score[:L, :L]).max(axis=0)
