@@ -171,8 +171,9 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         """
         check_handle_invalid(handle_invalid)
         decode = self._decoding(valid)
-        if storage_of(X) != "memory":
-            return self._predict_stored(X, known=known, valid=valid)
+        storage = storage_of(X)
+        if storage != "memory":
+            return self._predict_stored(X, storage, known=known, valid=valid)
         X = self._read(X, finite=False)
         rows = self._scored(X, known)
         if valid is None:
@@ -184,11 +185,11 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         # How labels are found, "path" or "marginal"; raises if ``valid`` needs the other.
         return "path"
 
-    def _predict_stored(self, X: Any, **options: Any) -> Any:
-        # Labels of sequences in shards or in blocks.
+    def _predict_stored(self, X: Any, storage: str, **options: Any) -> Any:
+        # Labels of sequences in "shards" or "blocks".
         check_is_fitted(self, "classes_")
         refuse_options("predict", **options)
-        if in_shards(X):
+        if storage == "shards":
             from sklseq.estimators.sources.shard_dispatch import predict_shards
 
             return predict_shards(self.predict, X)

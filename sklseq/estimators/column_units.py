@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from sklseq.data.sequences import canonical, made_of_ones
+from sklseq.data.sequences import made_of_ones
 
 # Magnitude below which columns are small, and the bound of their effect on a score, as root mean
 # square over the rows, below which this is said: few weights come near the bound. (20 generated
@@ -171,7 +171,7 @@ def _of_one_sign(values: np.ndarray) -> np.ndarray:
 
 def _sizes(rows: Any) -> np.ndarray:
     if sparse.issparse(rows):
-        return np.ravel(abs(canonical(rows)).max(axis=0).toarray())
+        return rows.max(axis=0).maximum(-rows.min(axis=0)).toarray().ravel()
     return np.maximum(rows.max(axis=0, initial=0), -rows.min(axis=0, initial=0))
 
 

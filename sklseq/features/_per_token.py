@@ -101,36 +101,55 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
 
     def _fit_rows(self, X: Any, y: Any) -> Sequences:
         columns = _tokens_of(X)
-        if columns is None:
-            packed = as_sequences(X, finite=False)
-            if packed.n_rows == 0:
-                raise ValueError("X must hold at least one row to fit a transformer; got 0.")
-            chosen = _numeric_columns(packed, self.columns)
-            rows, transformer = self._fit(chosen, _RowLabels.read(y, packed.offsets))
-            self._forget_columns()
-            self.n_features_in_ = packed.shape[1]
+        fitted = self._fit_matrix(X, y) if columns is None else self._fit_columns(columns, y)
+        out, self.transformer_ = fitted
+        self.n_features_out_ = out.shape[1]
+        return out
+
+    def _fit_matrix(self, X: Any, y: Any) -> tuple[Sequences, Any]:
+        packed = as_sequences(X, finite=False)
+        if packed.n_rows == 0:
+            raise ValueError("X must hold at least one row to fit a transformer; got 0.")
+        chosen = _numeric_columns(packed, self.columns)
+        rows, transformer = self._fit(chosen, _RowLabels.read(y, packed.offsets))
+        self._forget_columns()
+        self.n_features_in_ = packed.shape[1]
+        return packed.with_rows(rows), transformer
+
+    def _fit_columns(self, columns: Columns, y: Any) -> tuple[Sequences, Any]:
+        names, numbers = self._selected(columns), None
+        found = read_numbers(columns, names)
+        if found is None:
+            fitted = self._fit_strings(columns, y, names)
         else:
-            names, numbers = self._selected(columns), None
-            found = read_numbers(columns, names)
-            if found is not None:
-                packed, numbers = found
-                rows, transformer = self._fit(packed.rows, _RowLabels.read(y, packed.offsets))
-            else:
-                tokens, codes, offsets = distinct_tokens(columns, names)
-                if offsets[-1] == 0:
-                    raise ValueError("X must hold at least one token to fit a transformer; got 0.")
-                if self.transformer is None:
-                    raise ValueError(
-                        f"PerToken() leaves numbers as they are, and the columns {names} of X hold "
-                        "strings; give a transformer, such as OneHotEncoder(), or other columns."
-                    )
-                packed, values = None, self._as_input(tokens, codes, names)
-                rows, transformer = self._fit_tokens(values, _RowLabels.read(y, offsets), names)
-            self._forget_columns()
-            self.columns_, self.numbers_ = names, numbers
-            columns.remember(self)
-        self.transformer_, self.n_features_out_ = transformer, rows.shape[1]
-        return packed.with_rows(rows) if packed is not None else Sequences(rows, offsets)
+            packed, numbers = found
+            rows, transformer = self._fit(packed.rows, _RowLabels.read(y, packed.offsets))
+            fitted = packed.with_rows(rows), transformer
+        self._forget_columns()
+        self.columns_, self.numbers_ = names, numbers
+        columns.remember(self)
+        return fitted
+
+    def _fit_strings(self, columns: Columns, y: Any, names: list[str]) -> tuple[Sequences, Any]:
+        tokens, codes, offsets = distinct_tokens(columns, names)
+        if offsets[-1] == 0:
+            raise ValueError("X must hold at least one token to fit a transformer; got 0.")
+        if self.transformer is None:
+            raise ValueError(
+                f"PerToken() leaves numbers as they are, and the columns {names} of X hold "
+                "strings; give a transformer, such as OneHotEncoder(), or other columns."
+            )
+        values, labels = self._as_input(tokens, codes, names), _RowLabels.read(y, offsets)
+        try:
+            rows, transformer = self._fit(values, labels)
+        except (ValueError, TypeError, AttributeError) as error:
+            advice = None if self._is_function() else self._advice(values, names, str(error))
+            if advice is None:
+                raise
+            said = str(error).strip().split("\n")[0].rstrip(".:")
+            what = type(self.transformer).__name__
+            raise ValueError(f"{what} cannot read {advice} (it said: {said}).") from error
+        return Sequences(rows, offsets), transformer
 
     def _fit_blocks(self, X: Any, y: Any) -> None:
         first = _numeric_columns(_one_block(rows := first_block(X)), self.columns)
@@ -239,19 +258,6 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         """Return the strings with these codes as the transformer reads them."""
         values = as_names(list(chain.from_iterable(tokens)))[codes]
         return values[0] if self._is_single(names) else values.T
-
-    def _fit_tokens(self, values: np.ndarray, y: _RowLabels, names: list[str]) -> tuple[Any, Any]:
-        if self.transformer is None or self._is_function():
-            return self._fit(values, y)
-        try:
-            return self._fit(values, y)
-        except (ValueError, TypeError, AttributeError) as error:
-            advice = self._advice(values, names, str(error))
-            if advice is None:
-                raise
-            said = str(error).strip().split("\n")[0].rstrip(".:")
-            what = type(self.transformer).__name__
-            raise ValueError(f"{what} cannot read {advice} (it said: {said}).") from error
 
     def _advice(self, values: np.ndarray, names: list[str], said: str) -> str | None:
         """Describe the wrong input of a transformer, and the right value of ``columns=``."""

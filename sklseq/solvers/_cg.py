@@ -82,11 +82,7 @@ def cg(
     first, products = _first_directions(R)
     total = np.zeros(len(first))
     if start is not None:
-        W += start / root
-        start = _times(start.astype(R.dtype), np.ones_like(root), np.empty_like(R))
-        before = _column_products(W, R)
-        R -= objective.hessian_product(start) * root
-        total = np.maximum(before + _column_products(W, R), 0)  # 2 tr WᵀB - tr WᵀAW
+        total = _move_to(start, W, R, objective, root)
         products = _first_directions(R)[1]
     Z, scaled = R.copy(), np.empty_like(R)
     history = [float(first.any())]
@@ -117,6 +113,14 @@ def cg(
     W *= root
     converged = message in ("residual", "callback")
     return SolverResult(W, value, len(history) - 1, converged, history, message or "max_iter")
+
+
+def _move_to(start, W, R, objective, root) -> np.ndarray:
+    # Set W and R, 0 and B so far, to those of the start; return its gain over 0.
+    W += start / root
+    before = _column_products(W, R)
+    R -= objective.hessian_product(np.ascontiguousarray(start, dtype=R.dtype)) * root
+    return np.maximum(before + _column_products(W, R), 0)  # 2 tr WᵀB - tr WᵀAW
 
 
 def _share(parts: np.ndarray, wholes: np.ndarray) -> float:

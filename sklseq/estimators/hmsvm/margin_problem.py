@@ -1,5 +1,8 @@
 """Training of a hidden Markov SVM: its problem, solvers, and the fitted attributes."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -213,45 +216,32 @@ class MarginProblem:
 
     def solve(self) -> SolverResult:
         """Run the solver, and average the iterates if requested."""
-        tagger, objective, solver = self.tagger, self.objective, self.solver
-        run_callbacks = iteration_hook(tagger, self._attributes_so_far)
-        outlook = None
-        if solver == "bcfw" and may_change(tagger, self.rows, self.objective.n_labels):
-            outlook = Outlook(objective, float(tagger.tol))
-        gives_up = False
+        report = _Report(self, iteration_hook(self.tagger, self._attributes_so_far))
+        result = self._run(report)
+        if report.gives_up and not result.converged:
+            self.solver, self.objective = "smoothing", self.smoothed()
+            return self.solve()
+        if self.solver == "smoothing":
+            return result
+        if len(self.objective.inseparable):
+            raise ValueError(_inseparable(self.objective.inseparable))
+        self.objective.settle()
+        return result
 
-        def report(k: int, value: float, w: StructuredHinge) -> bool:
-            nonlocal gives_up
-            self.n_passes = k
-            if tagger.verbose and not np.isnan(value):
-                what = "mistakes" if solver == "perceptron" else "objective"
-                print(f"[HMSVMTagger] pass {k}: {what} {value:.6g}")
-            stops = run_callbacks(k, value, w)
-            if outlook is not None:
-                outlook.note()
-                gives_up = not stops and not np.isnan(value) and outlook.is_bad()
-            return stops or gives_up
-
+    def _run(self, report: _Report) -> SolverResult:
+        tagger, objective, solver, tol = self.tagger, self.objective, self.solver, self.tagger.tol
         options = {"callback": report, "max_iter": int(tagger.max_iter or PASSES[solver])}
-        if solver != "smoothing":
-            options["rng"] = as_generator(tagger.random_state)
         if solver == "smoothing":
-            return smoothing(objective, tol=float(tagger.tol), threads=self.threads, **options)
+            return smoothing(objective, tol=float(tol), threads=self.threads, **options)
+        options["rng"] = as_generator(tagger.random_state)
         if solver == "perceptron":
             result, self.mistakes = perceptron(objective, **options)
-        elif solver == "bcfw":
-            linear = "pieces" if objective.can_divide else "linear"
-            effort = EFFORT[linear if tagger.kernel == "linear" else "other"]
-            result = bcfw(objective, tol=float(tagger.tol), **effort, **options)
-            if gives_up and not result.converged:
-                self.solver, self.objective = "smoothing", self.smoothed()
-                return self.solve()
-        else:
-            result = working_set(objective, tol=float(tagger.tol), **options)
-        if len(objective.inseparable):
-            raise ValueError(_inseparable(objective.inseparable))
-        objective.settle()
-        return result
+            return result
+        if solver == "working_set":
+            return working_set(objective, tol=float(tol), **options)
+        linear = "pieces" if objective.can_divide else "linear"
+        effort = EFFORT[linear if tagger.kernel == "linear" else "other"]
+        return bcfw(objective, tol=float(tol), **effort, **options)
 
     def _attributes_so_far(self, objective: StructuredHinge) -> dict:
         if self.solver == "smoothing":
@@ -286,12 +276,18 @@ class MarginProblem:
         if tagger.kernel in ("poly", "rbf"):
             attributes["gamma_"] = self.kernel.gamma
         if tagger.kernel != "linear" or not (self.averaging or self.solver in WITHOUT_DUAL):
-            coef = self._row_coefficients()
-            support = np.flatnonzero((coef != 0).any(axis=1))
-            attributes["dual_coef_"] = coef[support].astype(dtype)
-            attributes |= {"support_": support, "n_support_": len(support)}
-            if tagger.kernel not in ("linear", "precomputed"):
-                attributes["support_vectors_"] = X.rows[support]
+            attributes |= self._dual_attributes(dtype)
+        return attributes
+
+    def _dual_attributes(self, dtype: type) -> dict:
+        coef = self._row_coefficients()
+        support = np.flatnonzero((coef != 0).any(axis=1))
+        attributes = {
+            "support_": support, "n_support_": len(support),
+            "dual_coef_": coef[support].astype(dtype),
+        }  # fmt: skip
+        if self.tagger.kernel not in ("linear", "precomputed"):
+            attributes["support_vectors_"] = self.rows.rows[support]
         return attributes
 
     def outcome(self, result: SolverResult) -> dict:
@@ -311,6 +307,29 @@ class MarginProblem:
             "support_labels_": paths.labels,
             "support_offsets_": offsets_of(lengths),
         }  # fmt: skip
+
+
+class _Report:
+    # The callback of a solver, called after each pass; True stops.
+
+    def __init__(self, problem: MarginProblem, run_callbacks: Callable):
+        self.problem, self.run_callbacks = problem, run_callbacks
+        self.outlook, self.gives_up = None, False  # whether another solver is better
+        tagger, objective = problem.tagger, problem.objective
+        if problem.solver == "bcfw" and may_change(tagger, problem.rows, objective.n_labels):
+            self.outlook = Outlook(objective, float(tagger.tol))
+
+    def __call__(self, k: int, value: float, w: StructuredHinge) -> bool:
+        problem, is_known = self.problem, not np.isnan(value)
+        problem.n_passes = k
+        if problem.tagger.verbose and is_known:
+            what = "mistakes" if problem.solver == "perceptron" else "objective"
+            print(f"[HMSVMTagger] pass {k}: {what} {value:.6g}")
+        stops = self.run_callbacks(k, value, w)
+        if self.outlook is not None:
+            self.outlook.note()
+            self.gives_up = not stops and is_known and self.outlook.is_bad()
+        return stops or self.gives_up
 
 
 def _is_worth_threads(source: Any, L: int) -> bool:

@@ -81,20 +81,24 @@ def fit_batch(
     squares = np.zeros(len(objective.C))
     order = _generator(tagger.random_state, before).permutation(objective.blocks)
     mistakes = objective.mistakes(order, squares)
-    after, found = _updates_after(objective, before, triples), problem.attributes()
-    parts = after.average()
-    for name, part in zip(("coef_", "transition_", "start_", "end_"), parts):
-        found[name] = part.astype(found[name].dtype, copy=False)
-    if triples is not None:
-        coef = objective.features.unpack(parts[4], source.X.shape[1])
-        found["transition_coef_"] = coef.astype(found["coef_"].dtype)
-    return found | {
+    after = _updates_after(objective, before, triples)
+    return problem.attributes() | _averages(after, problem) | {
         UPDATES: tuple(after), "solver_": "perceptron",
         "n_iter_": getattr(tagger, "n_iter_", 0) + 1,
         "n_mistakes_": getattr(tagger, "n_mistakes_", 0) + mistakes,
         "radius_": max(getattr(tagger, "radius_", 0.0), float(squares.max(initial=0)) ** 0.5),
         "loss_curve_": np.append(getattr(tagger, "loss_curve_", np.zeros(0, int)), mistakes),
     }  # fmt: skip
+
+
+def _averages(updates: Updates, problem: MarginProblem) -> dict:
+    # The averaged weights, as attributes.
+    X, parts = problem.source.X, updates.average()
+    dtype = np.float32 if X.dtype == np.float32 else np.float64
+    if updates.triples is not None:
+        parts[4:] = [problem.objective.features.unpack(parts[4], X.shape[1])]
+    names = ("coef_", "transition_", "start_", "end_", "transition_coef_")
+    return {name: part.astype(dtype, copy=False) for name, part in zip(names, parts)}
 
 
 def _generator(seed: Any, before: Updates | None):

@@ -111,12 +111,12 @@ class RowTransitions:
         self.indptr = np.ascontiguousarray(as_integers(indptr, "indptr"))
         self.i, self.j = as_integers(i, "i"), as_integers(j, "j")
         self.expected: np.ndarray | None = None
-        self.ordered = self._check()
+        self._check()
+        self.ordered = self._are_ordered()
         self.i = np.ascontiguousarray(self.i, dtype=np.int32)
         self.j = np.ascontiguousarray(self.j, dtype=np.int32)
 
-    def _check(self) -> bool:
-        # Raise unless the arrays are valid; return `ordered`.
+    def _check(self) -> None:
         sizes = {x.shape for x in (self.i, self.j, self.score)}
         is_square = self.shared.ndim == 2 and len(set(self.shared.shape)) == 1
         if not is_square or sizes != {(self.i.size,)}:
@@ -137,7 +137,11 @@ class RowTransitions:
                 raise ValueError(
                     f"{name} must hold labels from 0 to {L - 1}; got {x[p]} for entry {p}."
                 )
-        row = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+    def _are_ordered(self) -> bool:
+        # Whether entries are sorted by row and pair; an error if a pair of a row has several.
+        L, counts = len(self.shared), np.diff(self.indptr)
+        row = np.repeat(np.arange(len(counts)), counts)
         pair = (row * L + self.i) * L + self.j
         ordered = bool((np.diff(pair) > 0).all())
         if not ordered:
