@@ -1,7 +1,7 @@
 """Command line: ``sklseq train``, ``tag``, ``evaluate`` and ``inspect`` on column files.
 
-Each command calls readers, estimators and metrics of the package. Modules for training are imported
-when they are used, so that an exported model is loaded without scikit-learn.
+Each command calls readers, estimators and metrics of the package. Imports in functions:
+an exported model is loaded without scikit-learn.
 """
 
 import argparse

@@ -11,6 +11,8 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+import sklseq
+from sklseq import features
 from sklseq._lib.checks import check_choice
 from sklseq._lib.estimator import as_fitted
 from sklseq._lib.model_file import (
@@ -401,11 +403,8 @@ def trusted_types() -> list[str]:
         skops.io.dump(model, "model.skops")
         model = skops.io.load("model.skops", trusted=trusted_types())
     """
-    import sklseq
-    import sklseq.features
-
     names = {f"{sparse.csr_matrix.__module__}.csr_matrix"}
-    for module in (sklseq, sklseq.features):
+    for module in (sklseq, features):
         for name in module.__all__:
             value = getattr(module, name)
             if inspect.isclass(value) and issubclass(value, BaseEstimator):

@@ -1,7 +1,7 @@
 """Decoding of exported models with NumPy alone.
 
 :func:`sklseq.deployment.export` writes a file; :func:`load` reads it. Neither SciPy nor
-scikit-learn is imported.
+scikit-learn is imported. Imports in functions: only streams need online decoding.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Tagger and Trainer with the interface of python-crfsuite.
 
 >>> from sklseq.compat import pycrfsuite
+
+Imports in functions: a tagger is loaded without SciPy and scikit-learn.
 """
 
 import contextlib

@@ -2,6 +2,8 @@
 
 All computations use this packed form; lists of arrays, sparse matrices or feature dicts are
 converted once, when they are validated.
+
+Imports in functions: an exported model reads and decodes sequences without SciPy.
 """
 
 from __future__ import annotations
@@ -327,7 +329,7 @@ def _coded(y: Any, X: Sequences) -> tuple[np.ndarray, np.ndarray, np.ndarray | N
     try:
         (classes, codes), table = read_codes(y, X), None
     except PartialLabelError:
-        from sklseq.data.partial_labels import PartialLabels
+        from sklseq.data.partial_labels import PartialLabels  # only for unknown labels
 
         classes, codes, table = PartialLabels.read(y, X).coded()
     n = len(classes if table is None else table)

@@ -81,7 +81,7 @@ class Stored(NamedTuple):
         """The item of y for each code."""
         if self.table is None:
             return self.classes
-        from sklseq.data.partial_labels import AllowedLabels
+        from sklseq.data.partial_labels import AllowedLabels  # only for unknown labels
 
         return AllowedLabels(self.codes, self.table).choices(self.classes)
 
@@ -263,7 +263,7 @@ def _is_table(table: np.ndarray, n_labels: int) -> bool:
 
 
 def _rows(arrays: dict) -> Any:
-    from sklseq.data.ones import rows_of_ones
+    from sklseq.data.ones import rows_of_ones  # imports SciPy
 
     if "rows" in arrays:
         return arrays["rows"]

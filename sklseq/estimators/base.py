@@ -190,7 +190,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         check_is_fitted(self, "classes_")
         refuse_options("predict", **options)
         if storage == "shards":
-            from sklseq.estimators.sources.shard_dispatch import predict_shards
+            from sklseq.estimators.sources.shard_dispatch import predict_shards  # only for shards
 
             return predict_shards(self.predict, X)
         decoded = self._block_decoder().predict(X)
@@ -366,6 +366,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         """
         if in_shards(X):
             check_is_fitted(self, "classes_")
+            # Only for shards.
             from sklseq.estimators.sources.shard_dispatch import count_right_of_shards
 
             right, total = count_right_of_shards(self._count_right, X, y, sample_weight)

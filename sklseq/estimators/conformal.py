@@ -192,7 +192,7 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         ConformalTagger
             The estimator itself.
         """
-        from sklseq.estimators.crf.crf_tagger import CRFTagger
+        from sklseq.estimators.crf.crf_tagger import CRFTagger  # not to load a model
 
         self._check_parameters()
         y = list_of_sequences(y)

@@ -34,7 +34,7 @@ def read_sequences(
     check_in_memory(X)
     form, sequences = read_form(X)
     if fit and form in ("dicts", "attributes"):
-        from sklseq.features import DictFeatures
+        from sklseq.features import DictFeatures  # not for rows of numbers
 
         vectorizer = DictFeatures()
         return vectorizer.fit_transform(sequences), vectorizer

@@ -33,7 +33,7 @@ def receptive_field(estimator: BaseEstimator) -> tuple[float, float]:
     >>> receptive_field(make_pipeline(WindowFeatures(TokenFeatures(), before=2, after=1)))
     (2, 1)
     """
-    from sklearn.pipeline import FeatureUnion, Pipeline
+    from sklearn.pipeline import FeatureUnion, Pipeline  # start-up
 
     if isinstance(estimator, Pipeline):
         fields = [receptive_field(step) for _, step in estimator.steps]

@@ -35,7 +35,7 @@ def make_index(name: str, lexicon: Any, n_gram: int | None) -> dict[str, Any]:
     are those of scikit-learn's TfidfVectorizer, tf · (log((1 + n) / (1 + df)) + 1) for n entries,
     with rows of norm 1; its counting of terms would take several times as long.
     """
-    from sklearn.feature_extraction.text import TfidfTransformer
+    from sklearn.feature_extraction.text import TfidfTransformer  # start-up
 
     forms, entries = _code_entries(lexicon_lines(name, lexicon))
     if not entries:

@@ -138,7 +138,7 @@ class TemplateTransform:
             n_blocks = min(n_threads(self.n_jobs), n_blocks)
         if n_blocks <= 1:
             return block(0, len(offsets) - 1), indptr
-        from concurrent.futures import ThreadPoolExecutor
+        from concurrent.futures import ThreadPoolExecutor  # start-up
 
         cuts = np.searchsorted(offsets, np.linspace(0, n_rows, n_blocks + 1)).tolist()
         cuts[0], cuts[-1] = 0, len(offsets) - 1

@@ -1,4 +1,5 @@
-"""Limits of the sources: private names, numbers of arguments, constants that stand once."""
+"""Limits of the sources: private names, late imports, length and arguments of functions, constants
+that stand once."""
 
 import ast
 import re
@@ -137,6 +138,63 @@ def test_functions_have_few_arguments():
     assert set(long_signatures()) == set()
 
 
+MOST_LINES = 40  # of the body of a function, without its docstring
+
+
+def bodies(text):
+    """(name, number of lines of the body) of functions."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            first = node.body[1:2] if ast.get_docstring(node) is not None else node.body
+            yield node.name, node.end_lineno - first[0].lineno + 1 if first else 0
+
+
+@thread_unsafe
+def test_functions_are_short():
+    found = {
+        (place(path), name)
+        for path in sources()
+        if path.suffix == ".py"
+        for name, n in bodies(path.read_text(encoding="utf-8"))
+        if n > MOST_LINES
+    }
+    assert found == set()
+
+
+# Packages that sklseq works without.
+OPTIONAL = {
+    "dask", "distributed", "matplotlib", "pandas", "polars", "pooch", "pyarrow", "requests"
+}  # fmt: skip
+
+
+def late_imports(text):
+    """Imports in functions, of other packages than these, for which neither a comment nor the
+    docstring of the module gives a reason."""
+    tree, lines = ast.parse(text), text.split("\n")
+    if "Imports in functions:" in (ast.get_docstring(tree) or ""):
+        return
+    nodes = {n for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for n in ast.walk(f)}
+    for node in nodes:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            name = node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
+            above = (line.strip() for line in lines[node.lineno - 2 :: -1])
+            above = next(line for line in above if not line.startswith(("from ", "import ")))
+            said = "#" in lines[node.lineno - 1] or above.startswith("#")
+            if not said and name.split(".")[0] not in OPTIONAL:
+                yield name
+
+
+@thread_unsafe
+def test_late_imports_give_their_reason():
+    found = {
+        (place(path), name)
+        for path in sources()
+        if path.suffix == ".py"
+        for name in late_imports(path.read_text(encoding="utf-8"))
+    }
+    assert found == set()
+
+
 # Thresholds of arithmetic, and in how many places each may be written down.
 CONSTANTS = {"1e-280": 1, "1e-290": 1}
 
@@ -172,3 +230,17 @@ def test_arguments_are_counted():
     assert list(compiled_signatures("static inline void g(double *a, int (*h)(int, int))\n")) == [
         ("g", 2)
     ]
+
+
+def test_lines_of_bodies_are_counted():
+    text = 'def f():\n    """Text."""\n    a = 1\n\n    return a\n\n\ndef g():\n    """Text."""\n'
+    assert list(bodies(text)) == [("f", 3), ("g", 0)]
+
+
+def test_late_imports_are_found():
+    text = (
+        '"""Text."""\nimport a\ndef f():\n    import b\n    import c  # start-up\n    import dask\n'
+        "    # Start-up.\n    import d\n    from e import g\n    x = 1\n    from h.i import j\n"
+    )
+    assert sorted(late_imports(text)) == ["b", "h.i"]
+    assert list(late_imports(text.replace("Text.", "Imports in functions: start-up."))) == []

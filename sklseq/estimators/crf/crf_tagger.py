@@ -491,7 +491,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         1.0
         """
         self._check_parameters()
-        from sklseq.estimators.crf.partial_fit import fit_batch, fit_blocks
+        from sklseq.estimators.crf.partial_fit import fit_batch, fit_blocks  # not to predict
 
         if in_blocks(X):
             vars(self).update(fit_blocks(self, X, y, classes, sample_weight))
@@ -743,7 +743,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
                 self.transition_coef_ = self.transition_coef_[kept]
                 self._roles = self._roles[kept]
             if hasattr(self, "_squares"):
-                from sklseq.estimators.crf.partial_fit import squares_of_columns
+                from sklseq.estimators.crf.partial_fit import squares_of_columns  # not to predict
 
                 self._squares = squares_of_columns(self._squares, kept, len(self.classes_))
         self.coef_ = coef

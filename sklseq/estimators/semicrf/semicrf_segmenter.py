@@ -352,10 +352,10 @@ class SemiCRFSegmenter(
         if self.calibrate is None or is_stopped(self):
             return 1.0
         if self.calibrate == "loo":
-            from sklseq.estimators.semicrf.left_out import temperature_of_left_out
+            from sklseq.estimators.semicrf.left_out import temperature_of_left_out  # not to predict
 
             return temperature_of_left_out(self, problem, w)
-        from sklseq.estimators.semicrf.temperature import temperature_of_folds
+        from sklseq.estimators.semicrf.temperature import temperature_of_folds  # not to predict
 
         return temperature_of_folds(self, problem.source, problem.attributes(w))
 
@@ -529,6 +529,7 @@ class SemiCRFSegmenter(
                 found[s] = search.best(X, s, segments)
 
     def _once_search(self, valid: Any) -> Any:
+        # Only for ``valid``.
         from sklseq.estimators.semicrf.segments_once import OnceSearch
         from sklseq.estimators.valid_paths import types_once
 
@@ -541,7 +542,7 @@ class SemiCRFSegmenter(
     def _replace_invalid(
         self, X: SegmentPotentials, found: list[list], valid: Any, unless: Any
     ) -> None:
-        from sklseq.estimators.valid_paths import check_valid, first_valid
+        from sklseq.estimators.valid_paths import check_valid, first_valid  # only for ``valid``
 
         valid = check_valid(valid)
         broken = [s for s, segments in enumerate(found) if not valid(segments, s)]

@@ -41,7 +41,7 @@ def predict_shards(predict: Callable, X: SequencesLike) -> Any:
     Lazy for Dask data.
     """
     if not isinstance(X, Shards):
-        from sklseq.estimators.sources.cluster import predict_lazily
+        from sklseq.estimators.sources.cluster import predict_lazily  # needs Dask
 
         return predict_lazily(predict, X)
     labels = []
@@ -61,7 +61,7 @@ def count_right_of_shards(
     if isinstance(X, Shards):
         counts = [_count(count, X, k) for k in range(X.n_shards)]
     else:
-        from sklseq.estimators.sources.cluster import count_on_workers
+        from sklseq.estimators.sources.cluster import count_on_workers  # needs Dask
 
         counts = count_on_workers(count, X, y)
     right, total = (sum(part) for part in zip(*counts))

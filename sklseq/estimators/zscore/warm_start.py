@@ -125,7 +125,7 @@ def as_crf(
     space : KernelSpace, optional
         Given with a kernel, which excludes ``refine``.
     """
-    from sklseq.estimators.crf.crf_tagger import CRFTagger
+    from sklseq.estimators.crf.crf_tagger import CRFTagger  # not to load a model
 
     crf = CRFTagger(
         l2=1.0 if tagger.l2 is None else tagger.l2, constraints=tagger.constraints,

@@ -428,7 +428,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     ) -> Self:
         tagger, fitted = problem.tagger, problem.attributes(solution) | (searched or {})
         if tagger.refine or tagger.probability:
-            from sklseq.estimators.zscore.warm_start import as_crf
+            from sklseq.estimators.zscore.warm_start import as_crf  # not to predict
 
             fitted |= as_crf(tagger, problem.source, fitted, problem.space)
         warn_one_label(problem.source.classes)
@@ -713,6 +713,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         True
         """
         self._check_start(X, y, scale)
+        # Not to predict.
         from sklseq.estimators.crf.crf_tagger import CRFTagger
         from sklseq.estimators.zscore.warm_start import ALL_WEIGHTS, best_scale
 
