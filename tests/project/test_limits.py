@@ -124,7 +124,7 @@ def public_functions():
 
 
 def long_signatures():
-    for path in sources():
+    for path in [*sources(), *ROOT.rglob("*.h")]:
         text = path.read_text(encoding="utf-8")
         compiled = path.suffix != ".py"
         most = MOST_COMPILED if compiled else MOST_PYTHON
