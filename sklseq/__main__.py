@@ -257,7 +257,7 @@ def _count(text: str) -> int:
 
 def _encoding(name: str) -> str:
     try:
-        "".encode(name)  # refuses "hex", which is no encoding of text
+        "".encode(name)  # refuses "hex", which is not an encoding of text
         return codecs.lookup(name).name
     except LookupError:
         raise argparse.ArgumentTypeError(f"{name!r} is not the name of an encoding") from None

@@ -314,7 +314,7 @@ def uncertainty(
         - "token": the mean over rows of the entropy of their label.
         - "entropy": -Σ_y p(y | x) log p(y | x) over all labelings. It grows with the length.
         - "margin": 1 - (p_1 - p_2).
-        - "nbest-entropy": the entropy of the ``n`` best labelings, normalised to sum 1.
+        - "nbest-entropy": the entropy of the ``n`` best labelings, scaled to sum 1.
     n : int, default=10
         Number of labelings for "nbest-entropy".
 
@@ -330,7 +330,7 @@ def uncertainty(
 
     Notes
     -----
-    "entropy" and "token" cost two passes of forward-backward, the others the search for the n best
+    "entropy" and "token" cost two passes of forward-backward, the others a search for the n best
     labelings.
 
     References

@@ -46,18 +46,18 @@ CLOSE = 1e-3
 def check_sequence_estimator(
     estimator: BaseEstimator, *, data: str = "auto", exclude: Collection[str] = ()
 ) -> None:
-    """Raise an AssertionError that names the check if an estimator fails one.
+    """Run all checks that apply to an estimator; an AssertionError names the one that fails.
 
     Parameters
     ----------
     estimator : estimator
         A tagger or segmenter (with ``predict``), an extractor (with ``transform``), or a pipeline
-        of them. Not fitted.
+        of them. Its clones are fitted.
     data : {"auto", "rows", "tokens"}, default="auto"
         Form of one sequence of ``X``: a 2-D array, or a list of strings. "auto" means
         tokens if the tags of the first step say that it reads strings.
     exclude : collection of str, default=()
-        Names of checks that do not apply, see :func:`sequence_checks`.
+        Names of checks to leave out, see :func:`sequence_checks`.
 
     Returns
     -------

@@ -23,7 +23,7 @@ def check_number(
     """
     if optional and value is None:
         return
-    largest = math.inf if whole else sys.float_info.max  # 10**400 is an int that is no float
+    largest = math.inf if whole else sys.float_info.max  # 10**400 is an int beyond all floats
     if not is_number(value, whole=whole) or not least <= value <= most or value > largest:
         kind = "None or " * optional + ("an integer" if whole else "a finite number")
         limits = f"of at least {least}" if most == math.inf else f"from {least} to {most}"

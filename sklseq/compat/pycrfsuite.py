@@ -23,7 +23,7 @@ from sklseq.runtime import Decoder
 __all__ = ["CRFSUITE_VERSION", "CRFSuiteError", "ItemSequence", "ParsedDump", "Tagger", "Trainer"]
 
 CRFSUITE_VERSION = "0.12.2"  # version whose files and objective are supported
-# Items that are no collections, or whose order in a list would differ between processes.
+# Items that are not collections, or whose order in a list would differ between processes.
 _NOT_LISTED = (str, bytes, Mapping, set, frozenset)
 _SWITCHES = {"true": 1.0, "false": 0.0}
 

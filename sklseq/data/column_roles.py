@@ -13,7 +13,7 @@ FORMS = (
     "names, column numbers, a mask, a regular expression or a function from a name to True or False"
 )
 
-# What to do about values that are no lists.
+# What to do about values that are not lists.
 ADVICE: dict[Any, str] = {
     Mapping: "give the names of a dict as a list",
     Iterator: "give a list",

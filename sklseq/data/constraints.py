@@ -77,7 +77,7 @@ def resolve_constraints(
     ``constraints``: None forbids nothing; a name is that of :func:`allowed_transitions`, also for
     ``place``; a list of tuples has the forbidden pairs, see :func:`forbid_pairs`; a mask
     (n_labels, n_labels) of booleans, 0 and 1 is true where the label of the row may be followed by
-    the label of the column, and allows all first and last labels. A ValueError tells what is wrong.
+    the label of the column, and allows all first and last labels. A ValueError names what is wrong.
     """
     n_labels = len(np.asarray(classes))
     if isinstance(constraints, str):
@@ -109,7 +109,7 @@ def forbid_pairs(forbidden: Iterable[Any], classes: ArrayLike) -> Constraints:
     """Constraints that forbid the pairs (label, next label).
 
     (None, label) forbids a first label, (label, None) a last one. A ValueError names the first
-    entry that is no pair of labels.
+    entry that is not a pair of labels.
     """
     labels = np.asarray(classes).tolist()
     L, number = len(labels), {label: k for k, label in enumerate([*labels, None])}
@@ -123,7 +123,7 @@ def forbid_pairs(forbidden: Iterable[Any], classes: ArrayLike) -> Constraints:
         unknown = [x for x in pair if not isinstance(x, Hashable) or x not in number]
         if unknown:
             raise ValueError(
-                f"constraints names {unknown[0]!r:.60}, which is no label; labels are "
+                f"constraints names {unknown[0]!r:.60}, which is not a label; labels are "
                 f"{', '.join(f'{label!r:.60}' for label in labels)}."
             )
         allowed[number[pair[0]], number[pair[1]]] = False

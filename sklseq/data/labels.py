@@ -78,7 +78,7 @@ def codes_of_strings(y: Any) -> tuple[NDArray, NDArray[np.int32], NDArray[np.int
 
 
 def list_of_sequences(y: Any, name: str = "y") -> list[Any]:
-    """The items of y; a TypeError if it is no list."""
+    """The items of y; a TypeError if it is not a list."""
     if not is_list(y):
         raise TypeError(f"{name} must be a list of label sequences; got {type(y).__name__}.")
     return list(y)

@@ -53,6 +53,7 @@ class Connections(NamedTuple):
     ----------
     X : CSR matrix of shape (n_records, n_features)
     y : ndarray of str, shape (n_records,)
+        Label of each connection: "normal", or the category of the attack.
     feature_names : list of str
         ``"service=http"``, ``"src_bytes>=256"``, …; pass it to :func:`read_kdd99` to
         read another file into the same columns.

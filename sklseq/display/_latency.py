@@ -49,9 +49,9 @@ class TradeOff(NamedTuple):
     ----------
     strategy : str
     values : tuple
-        Values of the parameter.
+        Values of the parameter of this strategy, see ``TradeOffDisplay.from_estimator``.
     reports : list of LatencyReport
-        One per value.
+        One for each value.
     """
 
     strategy: str

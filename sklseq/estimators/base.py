@@ -332,7 +332,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
     _scores_are_relative = False
 
     def _log_normalisers(self, rows: ScoredRows) -> np.ndarray:
-        return np.zeros(len(rows.X))  # scores are no log-probabilities
+        return np.zeros(len(rows.X))  # scores are not log-probabilities
 
     def _probabilities(self, X: Any, known: LabelsLike | None, out: Any = None) -> list[np.ndarray]:
         # Label marginals of each sequence, views of ``out`` if it is given.

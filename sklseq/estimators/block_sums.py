@@ -170,7 +170,7 @@ class BlockSums:
                 psi[0] += chain.chain.start
             if last:
                 psi[-1] += chain.chain.end
-            take_out_row_maxima(psi[:, : self.L])  # answers are no absolute scores
+            take_out_row_maxima(psi[:, : self.L])  # answers are not absolute scores
             entries = self.decoder.entries(rows, first)
             yield psi, None if entries is None else KeptEntries(entries)
             first = False

@@ -88,7 +88,7 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
     by : {"token", "span", "sequence"}, default="token"
         The unit. "span": the rows of a span, as ``scheme`` reads the true labels (None: I-x that
         no span of x precedes begins one); other rows do not count. "sequence": all rows of a
-        sequence at once; sequences without rows are no units.
+        sequence at once; sequences without rows are not units.
     calibration : float or splitter, default=0.2
         Fraction of the sequences that are used for calibration and not for training, chosen at
         random. Or a splitter of scikit-learn, whose first test part is used for calibration.

@@ -84,7 +84,7 @@ def types_once(valid: Any, types: list) -> list:
     if unknown:
         known = f"span types are {', '.join(map(repr, types))}" if types else "it has none"
         raise ValueError(
-            f"valid names {unknown[0]!r}, which is no span type of the model; {known}."
+            f"valid names {unknown[0]!r}, which is not a span type of the model; {known}."
         )
     return list(valid)
 

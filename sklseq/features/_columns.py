@@ -224,7 +224,7 @@ def read_columns(X: TokensLike, names: tuple[str, ...] | None = None) -> Columns
     Raises
     ------
     ValueError
-        If ``X`` is no list of sequences, or two sequences differ in form.
+        If ``X`` is not a list of sequences, or two sequences differ in form.
     """
     if isinstance(X, ColumnSequences):
         own_names = tuple(X.columns_)

@@ -20,7 +20,7 @@ cdef extern from * nogil:
 
 cdef enum:
     AHEAD = 12  # distance of prefetches, which hides a cache miss; more gained nothing
-    TOGETHER = 32  # tokens looked up together
+    BATCH = 32  # tokens looked up in one batch
     BLOCK = 1024  # rows of a block, whose codes and table lines fit the second-level cache
 
 
@@ -50,19 +50,19 @@ def encode_column(
             if s + 1 < len(sequences) and type(sequences[s + 1]) is list:
                 _prefetch_strings(sequences[s + 1], 0)
         for t in range(len(tokens)):
-            if t % TOGETHER == 0:
-                _prefetch_strings(tokens, t + TOGETHER)
+            if t % BATCH == 0:
+                _prefetch_strings(tokens, t + BATCH)
             if type(tokens[t]) is not str:
                 tokens = [_as_text(token, s, t, key) for t, token in enumerate(tokens)]
                 break
-        for first in range(0, len(tokens), TOGETHER):
+        for first in range(0, len(tokens), BATCH):
             _encode_some(tokens, first, table, first_code, &codes[starts[s] + first], grow)
 
 
 cdef inline void _prefetch_strings(list tokens, Py_ssize_t first) noexcept:
     cdef Py_ssize_t i
     cdef const char *token
-    for i in range(first, min(first + TOGETHER, len(tokens))):
+    for i in range(first, min(first + BATCH, len(tokens))):
         token = <const char *>item_of(<PyObject *>tokens, i)
         prefetch(token)
         prefetch(token + 48)  # the letters
@@ -72,9 +72,9 @@ cdef int _encode_some(
     list tokens, Py_ssize_t first, NameTable table, Py_ssize_t first_code, int32_t *codes, bint grow
 ) except -1:
     # Prefetch strings, slots and names of several tokens, so that their cache misses overlap.
-    cdef Py_ssize_t i, n = min(TOGETHER, len(tokens) - first)
+    cdef Py_ssize_t i, n = min(BATCH, len(tokens) - first)
     cdef PyObject *token
-    cdef uint64_t hashes[TOGETHER]
+    cdef uint64_t hashes[BATCH]
     cdef int32_t number
     for i in range(n):
         hashes[i] = mixed(hash_on(0, item_of(<PyObject *>tokens, first + i)))

@@ -45,11 +45,11 @@ def window_rows(
     tuple window,  # (before, after)
     const int32_t[::1] table,  # column of each number below, -1: none; empty: the number
     uint64_t n_hashed,  # 2**k: hash instead; 0: not
-    const int64_t[::1] room,  # (n_rows + 1,) ends of the entries that each row gets later
+    const int64_t[::1] reserved,  # (n_rows + 1,) ends of the entries reserved for each row
     int32_t[::1] indices,  # OUT
-    int64_t[::1] indptr,  # (n_rows + 1,) row ends, with the room   OUT
-    int64_t[::1] at,  # (n_rows,) where the room of each row begins   OUT
-    int64_t[::1] sources,  # inner entry of each entry, -1 in the room   OUT, unless empty
+    int64_t[::1] indptr,  # (n_rows + 1,) row ends, with the reserved entries   OUT
+    int64_t[::1] at,  # (n_rows,) where the reserved entries of each row begin   OUT
+    int64_t[::1] sources,  # inner entry of each entry, -1 for reserved ones   OUT, unless empty
 ):
     """Write to each row t the attributes of rows t - before, ..., t + after of its sequence.
 
@@ -78,7 +78,7 @@ def window_rows(
                             sources[n] = k
                         n += 1
                 at[t] = n
-                n += room[t + 1] - room[t]
+                n += reserved[t + 1] - reserved[t]
                 indptr[t + 1] = n
                 if with_sources:
                     for k in range(at[t], n):

@@ -88,8 +88,8 @@ cdef Spelling _in_buffer(uint32_t *p, Py_ssize_t longest) noexcept:
 
 
 cdef enum:
-    ROOM = 6  # buffer size per letter of a token: lower case needs up to three for one letter
-    TOGETHER = 8  # tokens looked up together
+    PER_LETTER = 6  # buffer size per letter of a token: lower case needs up to three for one letter
+    BATCH = 8  # tokens looked up in one batch
     PACKED = 7  # letters that fit one 64-bit number, together with their count
 
 
@@ -152,7 +152,7 @@ cdef int _copy_lower(str lower, Spelling *s) except -1:
 def short_shapes(list tokens):
     """Return shapes with runs of one character written once: ``"X.X.-dx"`` for ``"U.S.-1990s"``."""
     cdef Py_ssize_t longest = max(map(len, tokens), default=0)
-    letters = np.empty(ROOM * longest, dtype=np.uint32)
+    letters = np.empty(PER_LETTER * longest, dtype=np.uint32)
     cdef Spelling s = _in_buffer(<uint32_t *><size_t>letters.ctypes.data, longest)
     shapes = []
     for token in tokens:
@@ -251,8 +251,8 @@ cdef class TokenTable:
     def read(self, list tokens):
         """Return row ends (int64) and attributes (int32) of the tokens, which must be str."""
         cdef Py_ssize_t i, k, first, stop, n = 0, longest = max(map(len, tokens), default=0)
-        letters_array = np.empty(TOGETHER * ROOM * longest, dtype=np.uint32)
-        queries_array = np.empty(TOGETHER * (self.n_parts + 1) * sizeof(Query), dtype=np.uint8)
+        letters_array = np.empty(BATCH * PER_LETTER * longest, dtype=np.uint32)
+        queries_array = np.empty(BATCH * (self.n_parts + 1) * sizeof(Query), dtype=np.uint8)
         ends_array = np.zeros(len(tokens) + 1, dtype=np.int64)
         numbers_array = np.empty(len(tokens) * self.n_parts, dtype=np.int32)
         cdef uint32_t *letters = <uint32_t *><size_t>letters_array.ctypes.data
@@ -261,11 +261,11 @@ cdef class TokenTable:
         cdef int32_t[::1] numbers = numbers_array
         cdef Spelling s
         cdef int32_t number
-        for first in range(0, len(tokens), TOGETHER):
-            stop = min(first + TOGETHER, len(tokens))
+        for first in range(0, len(tokens), BATCH):
+            stop = min(first + BATCH, len(tokens))
             k = 0
             for i in range(first, stop):
-                s = _in_buffer(letters + (i - first) * ROOM * longest, longest)
+                s = _in_buffer(letters + (i - first) * PER_LETTER * longest, longest)
                 _spell(tokens[i], &s)
                 k += self._ask(&s, &queries[k])
                 ends[i + 1] = k

@@ -38,8 +38,8 @@ class WindowTransform:
 
     def _assemble(self, inner: PackedRows, joined: tuple) -> PackedRows:
         later = [joined, self._marks(inner.offsets)]
-        room = sum(ends for _, ends, _ in later)
-        indices, indptr, at, sources = self._window(inner, room)
+        reserved = sum(ends for _, ends, _ in later)
+        indices, indptr, at, sources = self._window(inner, reserved)
         shift = 0 if self.n_features else self.n_window_
         for columns, ends, step in later:
             place_rows(ends, columns.astype(np.int32, copy=False), shift, at, indices)
@@ -51,18 +51,18 @@ class WindowTransform:
             values[own] = inner.values[sources[own]]
         return PackedRows(indptr, indices, values, self.n_features_out_, inner.offsets)
 
-    def _window(self, inner: PackedRows, room: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return indices, row ends, where the room of each row begins, and sources of the entries.
+    def _window(self, inner: PackedRows, reserved: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return indices, row ends, where reserved entries of rows begin, and sources of entries.
 
         The sources are empty if all values are 1.
         """
-        n_max = len(inner.indices) * (self.before + self.after + 1) + int(room[-1])
+        n_max = len(inner.indices) * (self.before + self.after + 1) + int(reserved[-1])
         indices, indptr = np.empty(n_max, np.int32), np.zeros(inner.n_rows + 1, np.int64)
         at = np.empty(inner.n_rows, dtype=np.int64)
         sources = np.empty(0 if inner.values is None else n_max, dtype=np.int64)
         _rows.window_rows(
             inner.indptr, inner.indices, inner.offsets, self.n_inner_, (self.before, self.after),
-            self.table_, self.n_features or 0, room, indices, indptr, at, sources,
+            self.table_, self.n_features or 0, reserved, indices, indptr, at, sources,
         )  # fmt: skip
         return indices[: indptr[-1]], indptr, at, sources[: indptr[-1]]
 

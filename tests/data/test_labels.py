@@ -457,9 +457,13 @@ def test_forbidden_pairs():
         ([["a", "b"]], ["a", "b"], r"pairs needs tuples \(label, next label\)"),
         ([("a", "b", "a")], ["a", "b"], r"list of forbidden pairs .* got \('a', 'b', 'a'\)"),
         ([(None, None)], ["a", "b"], "list of forbidden pairs"),
-        ([("a", "c")], ["a", "b"], "constraints names 'c', which is no label; labels are 'a', 'b'"),
+        (
+            [("a", "c")],
+            ["a", "b"],
+            "constraints names 'c', which is not a label; labels are 'a', 'b'",
+        ),
         ([("a", ["b"])], ["a", "b"], r"constraints names \['b'\]"),
-        ([(0, 1), (1, 0)], ["a", "b"], "constraints names 0, which is no label"),
+        ([(0, 1), (1, 0)], ["a", "b"], "constraints names 0, which is not a label"),
     ],
 )
 def test_errors_of_constraints(constraints, classes, message):

@@ -387,7 +387,7 @@ def test_candidates_of_which_none_is_valid():
     reranker = model(n_candidates=3).fit(X, Y)
     with pytest.raises(ValueError, match="None of the 3 candidates of sequence 0 is valid; loosen"):
         reranker.predict(X, valid=lambda _: False)
-    with pytest.raises(ValueError, match="valid names 'town', which is no span type"):
+    with pytest.raises(ValueError, match="valid names 'town', which is not a span type"):
         reranker.predict(X, valid=["town"])
     with pytest.raises(ValueError, match="handle_invalid must be 'error' or 'best'"):
         reranker.predict(X, handle_invalid="raise")

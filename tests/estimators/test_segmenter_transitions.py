@@ -471,7 +471,7 @@ def test_wrong_constraints_are_refused():
         ("ab", "list of forbidden pairs"),
         (["ab"], "list of forbidden pairs .* got 'ab'"),
         ([(None, None)], r"got \(None, None\)"),
-        ([("a", "c")], "constraints names 'c', which is no label; labels are"),
+        ([("a", "c")], "constraints names 'c', which is not a label; labels are"),
         ([(label, None) for label in "Oab"], r"of y makes the pair \('.', None\), which"),
         ([(None, label) for label in "Oab"], r"of y makes the pair \(None, '.'\), which"),
         (list(itertools.product("Oab", repeat=2)), r"of y makes the pair \('.', '.'\), which"),

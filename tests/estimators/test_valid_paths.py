@@ -130,7 +130,9 @@ def test_wrong_rules(monkeypatch):
         model.predict(X, valid="twice")
     with pytest.raises(ValueError, match=r"valid must be None, 'once', .* got 3"):
         model.predict(X, valid=3)
-    with pytest.raises(ValueError, match=r"names 'B-x', which is no span type.*span types are 'x'"):
+    with pytest.raises(
+        ValueError, match=r"names 'B-x', which is not a span type.*span types are 'x'"
+    ):
         model.predict(X, valid=["B-x"])
     with pytest.raises(ValueError, match=r"None of the 3 label paths of sequence \d+ is valid"):
         model.predict([x for x in X if len(x) == 1] + [np.eye(3)[:1]], valid=lambda labels: False)
@@ -275,7 +277,7 @@ def test_rules_of_segments_that_nothing_meets():
     model = SemiCRFSegmenter().fit(X, y)
     with pytest.raises(ValueError, match=r"None of the \d+ segmentations of sequence 0 is valid"):
         model.predict(X, valid=lambda segments: False)
-    with pytest.raises(ValueError, match="valid names 'x', which is no span type of the model"):
+    with pytest.raises(ValueError, match="valid names 'x', which is not a span type of the model"):
         model.predict(X, valid=["x"])
 
 
@@ -309,7 +311,7 @@ def test_outside_is_no_span_type(name, labels):
         assert model.predict(X[:1], valid=valid) == [labels]
         assert [span.label for span in model.predict_spans(X[:1], valid=valid)[0]] == types
     known = r"it has none\." if not types else r"span types are 'a'\."
-    with pytest.raises(ValueError, match="'O', which is no span type of the model; " + known):
+    with pytest.raises(ValueError, match="'O', which is not a span type of the model; " + known):
         model.predict(X, valid=["O"])
 
 

@@ -219,7 +219,7 @@ class _File(NamedTuple):
             self.fail(where, begin + 4, f"{end - begin} bytes are too few for {N_TABLES} tables.")
         order, _, back = self.numbers([begin + 12, begin + 16, begin + 20]).tolist()
         if order != 0x62445371:
-            self.fail(where, begin + 12, "its bytes have another order, or it is no database.")
+            self.fail(where, begin + 12, "its bytes have another order, or it is not a database.")
         if n == 0:
             return []
         if not 24 + 8 * N_TABLES <= back <= end - begin - 4 * n:

@@ -43,7 +43,7 @@ def write_crfsuite_model(
         Fitted on feature dicts or attributes. The file of a Pipeline has the feature names of its
         extractors; items for CRFsuite are then lists of these names.
     path : str or path
-        The file is created only when it is complete.
+        The file appears once it is complete.
     boundaries : (str, str), default=None
         CRFsuite has no weights for the first and the last label, so these weights are stored for
         two new attributes: add the first one to the first item of each sequence, the second one to
@@ -62,8 +62,8 @@ def write_crfsuite_model(
 
     Notes
     -----
-    Forbidden transitions get the weight -10,000. Weights that are zero are left out, and attributes
-    that have no other weights.
+    Forbidden transitions get the weight -10,000. Weights that are zero are left out, and so are
+    attributes that have no other weights.
 
     References
     ----------

@@ -82,7 +82,7 @@ def read_items(items: Any, first: int, numbers: bool, tagger: Any) -> Any:
 
 
 def _numbers_of(item: Any) -> Any:
-    # Return one row of numbers, dense or sparse, or None if the item is no such row.
+    # Return one row of numbers, dense or sparse, or None if the item is not such a row.
     if not sparse.issparse(item):
         if isinstance(item, (str, bytes)) or not hasattr(item, "__len__"):
             return None

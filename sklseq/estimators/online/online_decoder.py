@@ -653,7 +653,7 @@ class OnlineDecoder(
             Weights are compared by a checksum, computed once for the arrays that training made:
             numbers written into them later are not noticed. An ``uncertainty`` function is compared
             by its qualified name, nested functions and lambdas also by their code. If ``max_wait``
-            is no number of at least 0, or ``clock`` no function.
+            is not a number of at least 0, or ``clock`` is not callable.
         """
         return OnlineStream(self._stream_model(), checkpoint, max_wait, clock)
 
@@ -678,7 +678,7 @@ class OnlineDecoder(
         Raises
         ------
         AttributeError
-            If the estimator is no segmenter.
+            If the estimator is not a segmenter.
         """
         from sklseq.estimators.online.segment_stream import SegmentStream  # start-up: segments only
 
@@ -878,7 +878,7 @@ def make_latency_scorer(price: float = 0.01, metric: Callable = token_accuracy) 
     Raises
     ------
     ValueError
-        If ``price`` is no finite number of at least 0, or ``metric`` no function.
+        If ``price`` is not a finite number of at least 0, or ``metric`` is not callable.
 
     Examples
     --------

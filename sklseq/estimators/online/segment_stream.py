@@ -60,14 +60,14 @@ def labels_in_time(
 
 
 class SegmentStream:
-    """Stream of tokens to segments; made by :meth:`~sklseq.OnlineDecoder.segment_stream`.
+    """Segments of tokens as they arrive; :meth:`~sklseq.OnlineDecoder.segment_stream` makes it.
 
     With ``strategy="closure"`` a segment is emitted when no continuation can change it. If a token
-    is pending after ``max_latency`` or ``lag`` further tokens, the first segment of the best
-    segmentation so far is emitted; it ends at the newest token at the latest. The following steps
-    are decoded given its label. Segments of the outside label are left out. A failed call changes
-    nothing. It can be pickled, with its model; it has no checkpoints. A call during another call of
-    the same stream raises RuntimeError.
+    is still pending after ``max_latency`` or ``lag`` further tokens, the first segment of the best
+    segmentation so far is emitted, which ends at the newest token or before. Later segments are
+    decoded given its label. Segments of the outside label are left out. A call that fails changes
+    nothing. A stream can be pickled together with its model, but has no checkpoints. A call during
+    another call of the same stream raises RuntimeError.
 
     Parameters
     ----------
@@ -82,8 +82,8 @@ class SegmentStream:
 
     Notes
     -----
-    The cost of a push does not grow with the number of tokens before: it computes the potentials
-    that become known, from the new tokens and those that these potentials depend on.
+    The cost of a push does not grow with the number of earlier tokens: it only computes potentials
+    that the new token completes, from the tokens that they depend on.
 
     Examples
     --------

@@ -95,12 +95,12 @@ class OnlineStream:
 
     Items are the elements of the model's sequences: tokens, tuples or dicts of tokens for a
     pipeline of extractors; feature dicts, collections of attributes, arrays or sparse rows for a
-    tagger alone. A stream stores the pending labels and only those items that features of later
-    items may look back at, as copies: dicts, lists, sets and arrays may be filled again. A failed
-    call changes nothing. A call during another call of the same stream, in another thread or in the
+    tagger alone. A stream stores the pending labels and those items that features of later items
+    need. It copies them, so the caller may reuse dicts, lists, sets and arrays. A call that fails
+    changes nothing. A call during another call of the same stream, in another thread or in the
     ``uncertainty`` function, raises RuntimeError. A pickled stream or a checkpoint has no clock:
-    give ``max_wait`` to :meth:`~sklseq.OnlineDecoder.stream` with the checkpoint; the waiting time
-    of pending labels then starts again.
+    pass ``max_wait`` to :meth:`~sklseq.OnlineDecoder.stream` together with the checkpoint; the
+    waiting time of pending labels then starts again.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class OnlineStream:
     max_wait : float, optional
         Longest time that a label waits, in the units of ``clock``.
     clock : callable, default=time.monotonic
-        Returns the time, which never goes back. It is read at each push and :meth:`tick`.
+        Returns the time, which never goes back. It is called by each push and :meth:`tick`.
 
     Attributes
     ----------
@@ -282,7 +282,7 @@ class OnlineStream:
         Raises
         ------
         ValueError
-            If n is no such number, or the emitted labels leave no allowed path.
+            If n is not such a number, or the emitted labels leave no allowed path.
         """
         self._check_open()
         most = self.n_pending

@@ -108,7 +108,7 @@ class SegmentProblem:
 
     def _is_filled(self) -> bool:
         # Whether columns of transition features have nonzero values; columns that are 0 in the
-        # training data are no error and get no weights.
+        # training data are not an error and get no weights.
         return sparse.csr_matrix(self.potentials.rows)[:, self.columns].count_nonzero() > 0
 
     def solve(self) -> SolverResult:

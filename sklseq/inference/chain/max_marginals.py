@@ -20,7 +20,8 @@ def max_marginals(
 ) -> np.ndarray:
     """The score of the best path through each label of each row.
 
-    With the score s(y) of a path as in :func:`forward_backward`,
+    With the score s(y) of a path, emission scores ψ_t(j) and transition scores ψ(i, j) as in
+    :func:`forward_backward`,
 
         m_t(j) = max_{y: y_t = j} s(y) = δ_t(j) + β_t(j),
 
@@ -46,7 +47,8 @@ def max_marginals(
     Notes
     -----
     Cost O(n_rows · n_labels²) time and O(n_rows · n_labels) memory. NumPy processes row t of many
-    sequences in one call, so a few long sequences take more time than many short ones.
+    sequences in one call, so a few long sequences take more time than many short ones with the
+    same number of rows.
 
     References
     ----------

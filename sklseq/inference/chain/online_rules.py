@@ -346,7 +346,7 @@ def decode_online(
         The label that leaves. "map": the label of a path, as above. "marginal": the label of least
         expected cost under the marginal p(y_t | rows up to T), which with a lag is the fixed-lag
         smoothing distribution; the strategy then decides only when it leaves, and ``restart`` has
-        no effect. Before the end it is no dead end, unless all labels that are possible are.
+        no effect. Before the end it is not a dead end, unless all labels that are possible are.
     label_costs : array-like of shape (n_labels, n_labels), optional
         For "marginal": cost of each emitted label (column) for each right label (row). Default: 1
         for each wrong label, which gives the label of the largest marginal.
