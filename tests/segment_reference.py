@@ -49,7 +49,8 @@ def reach_back(start, stop, n: int) -> np.ndarray:
     """A(0), …, A(n) of §3.1, Equation 4, as in the paper: positions from 1, 0 for none.
 
     A(i) is the largest j <= i such that all potentials that start at or before j end at or before
-    i. In the paper a potential of span [start, stop) runs from ``start + 1`` to ``stop``.
+    i; the paper's words, not its equation, exclude j = i. In the paper a potential of span [start,
+    stop) runs from ``start + 1`` to ``stop``.
     """
     A = np.zeros(n + 1, dtype=int)
     for i in range(1, n + 1):
