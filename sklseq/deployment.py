@@ -26,7 +26,7 @@ from sklseq._lib.version import __version__
 from sklseq.data.types import PathLike
 from sklseq.estimators.base import BaseTagger
 from sklseq.estimators.crf.crf_tagger import DECODINGS
-from sklseq.estimators.weights import dense_weights
+from sklseq.estimators.weights import check_weights, dense_weights
 from sklseq.features import (
     DictFeatures,
     LexiconFeatures,
@@ -157,7 +157,7 @@ def _check_tagger(tagger: Any) -> None:
             f"model must be a CRFTagger, ZScoreTagger or HMSVMTagger, or a Pipeline that ends with "
             f"one; got {type(tagger).__name__}."
         )
-    check_is_fitted(tagger, "classes_")
+    check_weights(tagger)
     if not hasattr(tagger, "coef_"):
         raise ValueError(
             f"{type(tagger).__name__} was fitted with a kernel that is not linear and has no "
@@ -359,7 +359,7 @@ def model_card(model: BaseEstimator, *, description: str = "") -> str:
         raise TypeError(
             f"description must be a string; got {description!r:.40} ({type(description).__name__})."
         )
-    check_is_fitted(tagger, "classes_")
+    check_weights(tagger)
     labels = [str(label) for label in tagger.classes_.tolist()]
     lines = [f"# {type(tagger).__name__} with {len(labels)} labels", ""]
     lines += [description, ""] if description else []

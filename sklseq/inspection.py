@@ -16,7 +16,6 @@ from scipy.special import entr
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.checks import check_choice, check_number
 from sklseq._lib.estimator import fitted_parameter
@@ -40,6 +39,7 @@ from sklseq.estimators.crf.crf_tagger import CRFTagger
 from sklseq.estimators.crf.crf_tagger_cv import CRFTaggerCV
 from sklseq.estimators.crf.standard_errors import StandardErrors, weight_errors
 from sklseq.estimators.unwrap import last_step, unwrap
+from sklseq.estimators.weights import check_weights
 
 if TYPE_CHECKING:
     import pandas
@@ -764,7 +764,7 @@ def standard_errors(
             f"{type(tagger).__name__} has no standard errors; use CRFTagger as the last step, "
             "with the penalties that a search has found."
         )
-    check_is_fitted(tagger, "coef_")
+    check_weights(tagger)
     if not isinstance(robust, (bool, np.bool_)):
         raise ValueError(f"robust must be True or False; got {robust!r}.")
     return weight_errors(tagger, rows, y, sample_weight, robust)

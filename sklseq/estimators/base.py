@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import LabellerBase
 from sklseq.data.input_kinds import in_blocks, in_shards, storage_of
@@ -32,7 +31,7 @@ from sklseq.estimators.validation import (
     read_sequences,
     refuse_options,
 )
-from sklseq.estimators.weights import dense_weights
+from sklseq.estimators.weights import check_weights, dense_weights
 from sklseq.inference.chain.linear_chain import Transitions, nbest, viterbi
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.objectives.scores.design import score_rows
@@ -53,7 +52,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         return {name: value for name, value in state.items() if name != "_rows"}
 
     def _read(self, X: Any, finite: bool = True) -> Sequences:
-        check_is_fitted(self, "classes_")
+        check_weights(self)
         X, _ = read_sequences(X, self.vectorizer_, finite=finite)
         if X.shape[1] not in self._widths() and (X.n_rows or X.shape[1]):
             origin = f"{type(self).__name__} was fitted with"
@@ -73,7 +72,9 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         return cached[1]
 
     def _transition_weights(self) -> TransitionWeights:
-        return TransitionWeights(self.transition_, self.start_, self.end_, self.transition_coef_)
+        given = self.transition_, self.start_, self.end_, self.transition_coef_
+        dtype = self.coef_.dtype if hasattr(self, "coef_") else self.transition_.dtype
+        return TransitionWeights(*(w if w is None else w.astype(dtype, copy=False) for w in given))
 
     def _design(self, X: Sequences) -> tuple[Any, np.ndarray]:
         # The object that scores the rows of X, and the weights that it takes.
@@ -187,7 +188,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
 
     def _predict_stored(self, X: Any, storage: str, **options: Any) -> Any:
         # Labels of sequences in "shards" or "blocks".
-        check_is_fitted(self, "classes_")
+        check_weights(self)
         refuse_options("predict", **options)
         if storage == "shards":
             from sklseq.estimators.sources.shard_dispatch import predict_shards  # only for shards
@@ -223,7 +224,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
     def _block_decoder(self):
         from sklseq.estimators.decode_blocks import BlockDecoder  # not for a deployed model
 
-        check_is_fitted(self, "classes_")
+        check_weights(self)
         weights = self._transition_weights()
         chain = Transitions(*weights[:3], weights.transition.dtype)
         given = type(self).__name__, self.classes_, self.n_features_in_, self._score_rows, chain
@@ -365,7 +366,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         float
         """
         if in_shards(X):
-            check_is_fitted(self, "classes_")
+            check_weights(self)
             # Only for shards.
             from sklseq.estimators.sources.shard_dispatch import count_right_of_shards
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from sklseq.estimators.weights import dense_weights
+from sklseq.estimators.weights import check_weights, dense_weights
 from sklseq.objectives.scores.score_map import ScoreMap, Support, Weights, full_support
 
 
@@ -27,6 +27,7 @@ def previous_weights(
 
     ``intercept``: whether the last feature of ``scores`` is the intercept.
     """
+    check_weights(estimator)
     rows = _rows_of_attributes(estimator.vectorizer_, vectorizer, estimator.coef_.shape[0])
     order = np.argsort(estimator.classes_)  # models read from CRFsuite are not sorted
     same = np.array_equal(estimator.classes_[order], classes)

@@ -16,6 +16,40 @@ def dense_weights(coef: Any) -> np.ndarray:
     return coef.toarray() if sparse.issparse(coef) else coef
 
 
+def check_weights(model: Any) -> None:
+    """Raise unless ``model`` is fitted, and its weights, which users may assign, have its sizes."""
+    if not hasattr(model, "classes_"):
+        check_is_fitted(model, "classes_")
+    n_features, n = model.n_features_in_, len(model.classes_)
+    shapes = {
+        "coef_": (n_features, n), "intercept_": (n,), "transition_": (n, n),
+        "start_": (n,), "end_": (n,), "transition_coef_": (n_features, n * n),
+    }  # fmt: skip
+    found = vars(model)  # kernel models have no coef_, taggers no intercept_
+    for name in shapes.keys() & found.keys():
+        value = found[name]
+        if value is None and name == "transition_coef_":
+            continue
+        kind, fits = _kind_of_weights(name, value)
+        if not fits or value.shape != shapes[name] or value.dtype.char not in "fd":
+            got = f"{type(value).__name__}{f' of shape {value.shape}' if fits else ''}"
+            raise ValueError(
+                f"{name} must be {kind} of shape {shapes[name]} and type float32 or float64; "
+                f"got {got}{f' and type {value.dtype}' if fits else ''}."
+            )
+
+
+def _kind_of_weights(name: str, value: Any) -> tuple[str, bool]:
+    # What weights have to be, and whether ``value`` is that.
+    if name == "transition_coef_":
+        return "a CSR matrix", sparse.issparse(value) and value.format == "csr"
+    if name == "coef_":
+        return "an array or a sparse matrix", isinstance(value, np.ndarray) or sparse.issparse(
+            value
+        )
+    return "an array", isinstance(value, np.ndarray)
+
+
 class NoWeightsError(ValueError, AttributeError):
     """Error: weights of features do not exist in a model with a kernel."""
 
@@ -33,7 +67,7 @@ class WeightsMixin:
     """Names and sizes of ``coef_`` and ``transition_``."""
 
     def _check_weights(self) -> None:
-        check_is_fitted(self, "classes_")
+        check_weights(self)
         reason = no_weights(self)
         if reason is not None:
             raise NoWeightsError(f"This {type(self).__name__} has no coef_: {reason}")
@@ -120,7 +154,7 @@ class WeightsMixin:
         -------
         list of (weight, label, next label)
         """
-        check_is_fitted(self, "classes_")
+        check_weights(self)
         weights = np.where(np.isfinite(self.transition_), self.transition_, 0)
         weights = _of_sign(weights, sign)
         labels = self.classes_.tolist()
@@ -183,7 +217,7 @@ class WeightsMixin:
     @property
     def transition_features_(self) -> dict[tuple, float]:
         """Transition weights that are not zero, by (label, next label); -inf where forbidden."""
-        check_is_fitted(self, "classes_")
+        check_weights(self)
         labels, pairs = self.classes_.tolist(), np.argwhere(self.transition_ != 0).tolist()
         return {(labels[i], labels[j]): float(self.transition_[i, j]) for i, j in pairs}
 

@@ -151,7 +151,7 @@ def test_each_pair_meets_the_metric_once(monkeypatch):
 
 
 # With 900 columns, there are too many weights for second derivatives in all of them.
-@pytest.mark.parametrize("n_jobs, n_names", [(1, 3), (2, 3), (1, 900), (2, 900)])
+@pytest.mark.parametrize(("n_jobs", "n_names"), [(1, 3), (2, 3), (1, 900), (2, 900)])
 def test_blas_has_one_thread_while_blocks_are_factorised(monkeypatch, n_jobs, n_names):
     def threads():
         return {x["num_threads"] for x in threadpool_info() if x["user_api"] == "blas"}

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.available import missing_if
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
@@ -45,7 +44,7 @@ from sklseq.estimators.validation import (
     warn_new_attributes,
     warn_one_label,
 )
-from sklseq.estimators.weights import dense_weights
+from sklseq.estimators.weights import check_weights, dense_weights
 from sklseq.inference import entropy, sample
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.inference.chain.path_scores import path_scores
@@ -547,7 +546,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
             Views of ``out`` if it is given.
         """
         if in_blocks(X):
-            check_is_fitted(self, "classes_")
+            check_weights(self)
             check_room(out, len(self.classes_))
             refuse_options("predict_proba", known=known)
             return self._block_sums().predict_proba(X, out, self.coef_.dtype)
@@ -689,7 +688,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         -------
         self : estimator
         """
-        check_is_fitted(self, "coef_")
+        check_weights(self)
         if not sparse.issparse(self.coef_):
             self.coef_ = sparse.csr_matrix(self.coef_)
         return self
@@ -701,7 +700,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         -------
         self : estimator
         """
-        check_is_fitted(self, "coef_")
+        check_weights(self)
         self.coef_ = dense_weights(self.coef_)
         return self
 
@@ -725,7 +724,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         ValueError
             If the threshold is negative or not a number.
         """
-        check_is_fitted(self, "coef_")
+        check_weights(self)
         check_number("threshold", threshold)
         was_sparse = sparse.issparse(self.coef_)
         coef = dense_weights(self.coef_)

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import as_fitted
 from sklseq._lib.model_file import new_file_name, write_file
@@ -20,7 +19,7 @@ from sklseq.estimators.crf.crfsuite_model import (
     TRANSITION,
     VERSION,
 )
-from sklseq.estimators.weights import dense_weights
+from sklseq.estimators.weights import check_weights, dense_weights
 
 # Weight of a forbidden transition: CRFsuite needs finite weights, and exp of this is 0.
 FORBIDDEN = -1e4
@@ -118,7 +117,7 @@ def _tagger_and_names(model: Any) -> tuple[CRFTagger, list[str]]:
             f"model must be a CRFTagger, or a Pipeline that ends with one; got "
             f"{type(tagger).__name__}. CRFsuite has linear-chain CRFs only."
         )
-    check_is_fitted(tagger, "coef_")
+    check_weights(tagger)
     if tagger.transition_coef_ is not None:
         raise ValueError(
             "The model has transition features, which CRFsuite does not have; train it without "

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import fitted_parameter
 from sklseq._lib.threads import Threads
@@ -16,6 +15,7 @@ from sklseq.estimators.semicrf.segment_source import (
     with_queries,
 )
 from sklseq.estimators.validation import other_width
+from sklseq.estimators.weights import check_weights
 from sklseq.inference.segment.segmentations import (
     SegmentPlan,
     SegmentTransitions,
@@ -27,7 +27,7 @@ from sklseq.objectives.segment.segment_starts import transitions_of_starts
 
 def potentials_of(segmenter: Any, X: Any) -> SegmentPotentials:
     """Return X as potentials of as many features as a fitted segmenter has weights for."""
-    check_is_fitted(segmenter, "classes_")
+    check_weights(segmenter)
     potentials, _ = read_potentials(X, segmenter.vectorizer_)
     wrong = potentials.shape[1] != segmenter.n_features_in_
     if wrong and not (potentials.n_potentials == 0 and potentials.shape[1] == 0):
@@ -60,7 +60,9 @@ def scores_of(segmenter: Any, X: SegmentPotentials, continued: bool = False) -> 
     those of X.
     """
     scores, row = scores_of_rows(X, segmenter.coef_, segmenter.intercept_)
-    weights = segmenter.transition_, segmenter.transition_coef_
+    pairs = segmenter.transition_coef_
+    dtype = segmenter.transition_.dtype if pairs is None else pairs.dtype
+    weights = segmenter.transition_.astype(dtype, copy=False), pairs
     rows = transitions_of_starts(X, *weights, continued)
     ends = segmenter.start_, segmenter.end_
     entries = () if rows is None else (rows.score,)

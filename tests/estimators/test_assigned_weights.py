@@ -1,0 +1,112 @@
+"""Weights that a user assigns: those of another shape or type are refused before they are used."""
+
+from copy import copy
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.frozen import FrozenEstimator
+
+from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, SemiCRFSegmenter, ZScoreTagger
+from sklseq.inspection import explain
+
+rng = np.random.default_rng(0)
+ROWS = [rng.normal(size=(5, 3)) for _ in range(12)]
+LABELS = [["b" if row[0] > 0 else "a" for row in x] for x in ROWS]
+SEGMENTS = [[(0, 2, "a"), (2, 5, "b")] for _ in ROWS]
+MODELS = {
+    "crf": CRFTagger(),
+    "transition features": CRFTagger(transition_features=[0, 1]),
+    "marginal": CRFTagger(decode="marginal"),
+    "margin": HMSVMTagger(),
+    "kernel": HMSVMTagger(kernel="rbf"),
+    "zscore": ZScoreTagger(),
+    "segmenter": SemiCRFSegmenter(transition_features=[0]),
+}
+WEIGHTS = ["coef_", "intercept_", "transition_", "start_", "end_", "transition_coef_"]
+QUESTIONS = [
+    "predict", "predict_proba", "predict_nbest", "predict_spans", "potentials", "sample",
+    "decision_function", "predict_labels", "extract", "path_entropy", "score", "explain",
+    "top_features", "top_transitions", "sparsify", "prune", "online", "warm start",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return {
+        name: model.fit(ROWS, SEGMENTS if name == "segmenter" else LABELS)
+        for name, model in MODELS.items()
+    }
+
+
+def wrong_forms(right):
+    shape = right.shape
+    yield np.zeros([n + 1 for n in shape])
+    yield np.zeros([n - 1 for n in shape])
+    yield np.zeros((*shape, 1))
+    yield from (np.zeros(shape, kind) for kind in (int, bool, object, complex, np.float16, "U3"))
+    yield np.zeros(shape).tolist()
+    yield "x"
+    yield sparse.csr_matrix((shape[0] + 1, shape[-1]))
+    if not sparse.issparse(right):
+        yield None
+    else:
+        yield right.tocsc()
+        yield right.toarray()
+
+
+def ask(model, question):
+    y = SEGMENTS if isinstance(model, SemiCRFSegmenter) else LABELS
+    if question == "explain":
+        return explain(model, ROWS[0])
+    if question == "online":
+        return OnlineDecoder(FrozenEstimator(model), strategy="closure").predict(ROWS)
+    if question == "warm start":
+        return copy(model).set_params(warm_start=True).fit(ROWS, y)
+    method = getattr(copy(model), question)
+    if question.startswith("top") or question in ("sparsify", "prune"):
+        return method()
+    return method(ROWS, y) if question == "score" else method(ROWS)
+
+
+def can(model, question):
+    if question == "warm start":
+        return isinstance(model, (CRFTagger, SemiCRFSegmenter))
+    if question == "explain" and isinstance(model, ZScoreTagger):
+        return False
+    if question in ("online", "explain"):
+        return hasattr(model, "coef_")
+    return hasattr(model, question)
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_weights_of_another_form_are_refused(fitted, kind, name):
+    right, n_asked = vars(fitted[kind]).get(name), 0
+    if right is None:
+        pytest.skip("the model has no such weights")
+    for wrong in wrong_forms(right):
+        model = copy(fitted[kind])
+        setattr(model, name, wrong)
+        for question in filter(lambda q: can(fitted[kind], q), QUESTIONS):
+            with pytest.raises(ValueError, match=rf"^{name} must be an? .* of shape \("):
+                ask(model, question)
+            n_asked += 1
+    assert n_asked > 50
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_other_layouts_and_precisions_give_the_same_answers(fitted, kind):
+    model = fitted[kind]
+    for name in filter(vars(model).__contains__, WEIGHTS):
+        right = getattr(model, name)
+        if right is None or sparse.issparse(right):
+            continue
+        spread = np.zeros([2 * n for n in right.shape])[
+            tuple(slice(None, None, 2) for _ in right.shape)
+        ]
+        spread[...] = right
+        for other in (np.asfortranarray(right), spread, right.astype(np.float32)):
+            changed = copy(model)
+            setattr(changed, name, other)
+            assert changed.predict(ROWS) == model.predict(ROWS)
