@@ -31,11 +31,10 @@ from sklseq.estimators.validation import (
     read_sequences,
     refuse_options,
 )
-from sklseq.estimators.weights import check_weights, dense_weights
+from sklseq.estimators.weights import PaddedWeights, check_no_nan, check_weights
 from sklseq.inference.chain.linear_chain import Transitions, nbest, viterbi
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.objectives.scores.design import score_rows
-from sklseq.objectives.scores.score_map import padded_rows
 from sklseq.objectives.scores.scored_rows import Potentials, ScoredRows, TransitionWeights
 
 
@@ -64,15 +63,18 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         return {self.n_features_in_}
 
     def _state_rows(self) -> np.ndarray:
-        # coef_ with padded rows, cached as long as coef_ is the same array.
+        # coef_ with padded rows, kept as long as coef_ has not changed.
         cached = self.__dict__.get("_rows")
-        if cached is None or cached[0] is not self.coef_:
-            cached = (self.coef_, padded_rows(dense_weights(self.coef_)))
-            self._rows = cached
-        return cached[1]
+        if cached is None or not cached.are_of(self.coef_):
+            cached = self._rows = PaddedWeights(self.coef_)
+            self.coef_ = cached.coef  # changes in place change the padded rows
+        return cached.rows
 
     def _transition_weights(self) -> TransitionWeights:
         given = self.transition_, self.start_, self.end_, self.transition_coef_
+        check_no_nan(
+            transition_=given[0], start_=given[1], end_=given[2], transition_coef_=given[3]
+        )
         dtype = self.coef_.dtype if hasattr(self, "coef_") else self.transition_.dtype
         return TransitionWeights(*(w if w is None else w.astype(dtype, copy=False) for w in given))
 

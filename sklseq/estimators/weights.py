@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.available import missing_if
 from sklseq._lib.checks import check_number
+from sklseq.objectives.scores.score_map import padded_rows, padded_view
 
 
 def dense_weights(coef: Any) -> np.ndarray:
@@ -48,6 +49,43 @@ def _kind_of_weights(name: str, value: Any) -> tuple[str, bool]:
             value
         )
     return "an array", isinstance(value, np.ndarray)
+
+
+def check_no_nan(**weights: Any) -> None:
+    """Raise if one of the weights, by name, holds NaN or infinity; -inf forbids a transition."""
+    for name, w in weights.items():
+        values = w.data if sparse.issparse(w) else w
+        if w is not None and values.size and not values.max() < np.inf:  # NaN is not less
+            raise ValueError(
+                f"{name} holds NaN or infinity; assign finite weights, fit again, or load the "
+                "model again."
+            )
+
+
+class PaddedWeights:
+    """State weights of a model with padded rows for the kernels.
+
+    Parameters
+    ----------
+    coef : ndarray or sparse matrix of shape (n_features, n_labels)
+
+    Attributes
+    ----------
+    coef : ndarray or sparse matrix
+        The same weights. An array that can be changed is a view of ``rows``.
+    rows : ndarray of shape (n_features, width)
+    """
+
+    def __init__(self, coef: Any):
+        check_no_nan(coef_=coef)
+        self.data = coef.data.copy() if sparse.issparse(coef) else None
+        can_change = self.data is None and coef.flags.writeable
+        self.coef = padded_view(coef) if can_change else coef
+        self.rows = padded_rows(dense_weights(self.coef))
+
+    def are_of(self, coef: Any) -> bool:
+        """Whether ``rows`` have the weights of ``coef``."""
+        return self.coef is coef and (self.data is None or np.array_equal(self.data, coef.data))
 
 
 class NoWeightsError(ValueError, AttributeError):

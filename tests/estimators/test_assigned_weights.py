@@ -1,10 +1,12 @@
 """Weights that a user assigns: those of another shape or type are refused before they are used."""
 
+import pickle
 from copy import copy
 
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
 from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, SemiCRFSegmenter, ZScoreTagger
@@ -110,3 +112,57 @@ def test_other_layouts_and_precisions_give_the_same_answers(fitted, kind):
             changed = copy(model)
             setattr(changed, name, other)
             assert changed.predict(ROWS) == model.predict(ROWS)
+
+
+def trained(kind, n_labels):
+    if kind == "segmenter":
+        y = [[(0, 2, f"s{k % n_labels}"), (2, 5, f"s{(k + 1) % n_labels}")] for k in range(12)]
+        return SemiCRFSegmenter().fit(ROWS, y)
+    model = HMSVMTagger(solver="perceptron") if kind == "perceptron" else clone(MODELS[kind])
+    return model.fit(ROWS, [(np.arange(5) * k % n_labels).tolist() for k in range(len(ROWS))])
+
+
+@pytest.mark.parametrize("n_labels", [3, 8])
+@pytest.mark.parametrize("when", ["fitted", "used", "loaded", "sparse", "assigned"])
+@pytest.mark.parametrize("kind", ["crf", "margin", "perceptron", "zscore", "kernel", "segmenter"])
+def test_weights_may_be_changed_in_place(kind, when, n_labels):
+    """Answers are those of the new weights, before and after the model has predicted."""
+    model = trained(kind, n_labels)
+    if when == "loaded":
+        model = pickle.loads(pickle.dumps(model))
+    elif when == "sparse":
+        if not hasattr(model, "sparsify"):
+            pytest.skip("the model is never sparse")
+        model.sparsify()
+    elif when == "assigned" and kind != "kernel":
+        model.coef_ = model.coef_.copy()
+    if when != "fitted":
+        model.predict(ROWS)
+    names = [name for name in ("dual_coef_", *WEIGHTS) if vars(model).get(name) is not None]
+    arrays = {name: getattr(model, name) for name in names}
+    model.predict(ROWS)
+    of = np.random.default_rng(n_labels)
+    for name, weights in arrays.items():
+        values = weights.data if sparse.issparse(weights) else weights
+        other = copy(model)
+        setattr(other, name, copy(weights) if sparse.issparse(weights) else weights.copy())
+        changed = getattr(other, name)
+        (changed.data if sparse.issparse(changed) else changed)[...] = of.normal(size=values.shape)
+        values[...] = changed.data if sparse.issparse(changed) else changed
+        assert model.predict(ROWS) == other.predict(ROWS)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("name", WEIGHTS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_weights_that_are_no_numbers_are_refused(fitted, kind, name, bad):
+    right = vars(fitted[kind]).get(name)
+    if right is None or (kind == "segmenter" and bad == np.inf):
+        pytest.skip("the model has no such weights, or names a score")
+    model, changed = copy(fitted[kind]), right.copy()
+    (changed.data if sparse.issparse(changed) else changed).flat[-1] = bad
+    setattr(model, name, changed)
+    for question in ("predict", "predict_proba", "potentials", "online"):
+        if can(model, question):
+            with pytest.raises(ValueError, match="holds NaN"):
+                ask(model, question)

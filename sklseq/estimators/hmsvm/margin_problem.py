@@ -40,6 +40,7 @@ from sklseq.objectives.scores.score_map import (
     Support,
     TriangularScoreMap,
     full_support,
+    padded_view,
     state_rows,
 )
 from sklseq.objectives.scores.transition_features import TransitionFeatures
@@ -272,7 +273,7 @@ class MarginProblem:
         if vectorizer is not None:
             attributes["feature_names_in_"] = vectorizer.get_feature_names_out()
         if tagger.kernel == "linear":
-            attributes["coef_"] = weights.coef.astype(dtype, copy=False)
+            attributes["coef_"] = padded_view(weights.coef.astype(dtype, copy=False))
         if tagger.kernel in ("poly", "rbf"):
             attributes["gamma_"] = self.kernel.gamma
         if tagger.kernel != "linear" or not (self.averaging or self.solver in WITHOUT_DUAL):

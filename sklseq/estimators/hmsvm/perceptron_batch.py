@@ -19,7 +19,7 @@ from sklseq.estimators.validation import (
 )
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.objectives.margin.hinge import StructuredHinge
-from sklseq.objectives.scores.score_map import Weights, without_forbidden
+from sklseq.objectives.scores.score_map import Weights, padded_view, without_forbidden
 
 UPDATES = "_perceptron_updates"  # attribute with the state from which the next batch continues
 
@@ -98,7 +98,8 @@ def _averages(updates: Updates, problem: MarginProblem) -> dict:
     if updates.triples is not None:
         parts[4:] = [problem.objective.features.unpack(parts[4], X.shape[1])]
     names = ("coef_", "transition_", "start_", "end_", "transition_coef_")
-    return {name: part.astype(dtype, copy=False) for name, part in zip(names, parts)}
+    found = {name: part.astype(dtype, copy=False) for name, part in zip(names, parts)}
+    return found | {"coef_": padded_view(found["coef_"])}
 
 
 def _generator(seed: Any, before: Updates | None):

@@ -21,6 +21,7 @@ from sklseq.estimators.zscore.ridge_systems import (
 from sklseq.estimators.zscore.separate import FreeSystem, PathSystem, separate
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.inference.chain.path_scores import path_scores
+from sklseq.objectives.scores.score_map import padded_view
 from sklseq.objectives.zscore.factorised import solve_sums, sum_products
 from sklseq.objectives.zscore.kernel_ridge import KernelRidge
 from sklseq.objectives.zscore.moments import (
@@ -190,7 +191,7 @@ def chain_attributes(
     fitted = {
         "classes_": classes,
         "vectorizer_": vectorizer,
-        "coef_": np.ascontiguousarray(weights.coef, dtype=dtype),
+        "coef_": padded_view(np.asarray(weights.coef, dtype=dtype)),
         "transition_": np.where(allowed.transition, weights.transition, -np.inf).astype(dtype),
         "start_": np.where(allowed.start, 0, -np.inf).astype(dtype),
         "end_": np.where(allowed.end, 0, -np.inf).astype(dtype),

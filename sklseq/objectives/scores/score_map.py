@@ -178,6 +178,12 @@ def padded_rows(coef: np.ndarray) -> np.ndarray:
     return rows
 
 
+def padded_view(coef: np.ndarray) -> np.ndarray:
+    """``coef`` as a view of padded rows: what is changed in one changes in the other."""
+    rows = padded_rows(coef)
+    return coef if np.may_share_memory(rows, coef) else rows[:, : coef.shape[1]]
+
+
 def full_support(n_labels: int) -> Support:
     """Support in which every pair, transition, start and end has a weight."""
     ones = np.ones(n_labels, dtype=bool)
