@@ -32,6 +32,10 @@ FAULTS = [
     ("data/sequences.py", "is_sparse(sequence) and sequence.ndim == 2", "is_sparse(sequence)", "test_wrong_calls"),
     ("estimators/semicrf/semicrf_segmenter.py", ', outside, "O")', ", outside)", "test_semicrf"),
     ("_lib/estimator.py", "if name not in stale", "", "test_changed_constraints"),
+    ("estimators/weights.py", "value.shape != shapes[name]", "False", "test_assigned_weights"),
+    ("estimators/weights.py", "not values.max() < np.inf", "values.max() == np.inf", "test_assigned_weights"),
+    ("estimators/weights.py", "np.array_equal(self.data, coef.data)", "True", "test_assigned_weights"),
+    ("estimators/weights.py", "padded_view(coef) if can_change else coef", "coef", "test_assigned_weights"),
     # Objectives and solvers, in Python
     ("objectives/likelihood/gradient_plan.py", "budget if packed else min(budget, BLOCKS_KEPT)", "budget", "test_long"),
     ("features/_extracted_blocks.py", "kept = max(0, n - self.before)", "kept = n", "test_extracted_blocks"),
