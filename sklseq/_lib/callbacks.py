@@ -124,13 +124,13 @@ def _as_new(estimator: Any) -> dict:
 
 
 @contextmanager
-def fit_of_part(estimator: Any, part: Any, name: str) -> Iterator[None]:
+def fit_of_part(estimator: Any, part: Any) -> Iterator[None]:
     """Context for the ``fit`` of a part of an estimator, whose tasks become subtasks."""
     task = vars(estimator).get("_task")
     if task is None:
         yield
         return
-    context = task.context.subcontext(task_name=name)
+    context = task.context.subcontext(task_name="fit-estimator")
     with context.propagate_callback_context(part):
         context.call_on_fit_task_begin(**task.arguments)
         yield

@@ -12,11 +12,11 @@ from sklseq.data.sequences import Sequences
 from sklseq.data.tables import is_table
 
 
-def list_items(items: Any, method: str) -> Any:
-    """Items as a list or matrix; a ValueError if they are not the items of one sequence."""
+def list_items(items: Any) -> Any:
+    """Items of ``push_many`` as a list or matrix; a ValueError if they are anything else."""
     if sparse.issparse(items):
         return items.tocsr()
-    check_items(items, method)
+    check_items(items, "push_many")
     return items if hasattr(items, "shape") else list(items)
 
 

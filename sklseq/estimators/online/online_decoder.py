@@ -314,7 +314,7 @@ class OnlineDecoder(
             self._rule(trial_look_ahead(estimator, X))
         if get_config()["enable_metadata_routing"]:
             fit_params = process_routing(self, "fit", **fit_params).estimator.fit
-        with fit_of_part(self, estimator, "fit-estimator"):
+        with fit_of_part(self, estimator):
             self.estimator_ = estimator.fit(X, y, **fit_params)
         tagger_of(self.estimator_)
         return self

@@ -157,7 +157,7 @@ class StreamPool:
         -------
         PoolLabels
         """
-        items, ids = list_items(items, "push_many"), _read_ids(ids, in_order=True)
+        items, ids = list_items(items), _read_ids(ids, in_order=True)
         n = n_items(items)
         if n != len(ids):
             raise ValueError(f"push_many needs one id for each item; got {len(ids)} and {n}.")

@@ -168,7 +168,7 @@ class SegmentStream:
         -------
         list of SegmentEmission
         """
-        tokens = [owned(item) for item in list_items(items, "push_many")]
+        tokens = [owned(item) for item in list_items(items)]
         if not tokens:
             return []
         window, n_seen = self._tokens + tokens, self.n_seen + len(tokens)

@@ -189,7 +189,7 @@ class OnlineStream:
         return self._in_time(self._push_items, items)
 
     def _push_items(self, items: Any) -> list[Emission]:
-        items = list_items(items, "push_many")
+        items = list_items(items)
         n = n_items(items)
         if n == 0:
             return []

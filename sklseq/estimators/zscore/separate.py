@@ -1,6 +1,6 @@
 """Maximum of the z-score among the weights that label every training sequence correctly."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -158,13 +158,8 @@ def separate(system, sample: Sample, allowed, cost, start: ChainWeights, max_ite
     Ricci, De Bie, Cristianini (2007), Equation 3 and §6.
     """
     weights, seen = start, set()
-    least = 1.0 + (0.0 if cost is None else system.mean_loss(cost))
+    program, least = Program.of_sums(system, cost)
     margin = MARGIN * least / max(len(sample.y), 1)
-    with_loss = 0.0 * system.b
-    if cost is not None:
-        with_loss = system.solve(system.loss_covariance(cost)[:, None])[:, 0]
-    program = Program(system, with_loss)
-    program.add(system.b[None], [least])
     for _ in range(max_iter):
         wrong = _violations(sample, allowed, weights, margin)
         new = [(s, path) for s, path in wrong if (s, path.tobytes()) not in seen]
@@ -206,6 +201,17 @@ class Program:
         # C⁻¹g for each g, in units in which the diagonal of K = GᵀC⁻¹G is 1, by rounds.
         self.solved: list[np.ndarray] = []
         self.K, self.h, self.a = np.empty((0, 0)), np.empty(0), np.empty(0)
+
+    @classmethod
+    def of_sums(cls, system, cost: np.ndarray | None) -> tuple[Self, float]:
+        """The program with the constraint w·b ≥ 1 + μ_ℓ alone, and its right-hand side."""
+        if cost is None:
+            program, least = cls(system, 0.0 * system.b), 1.0
+        else:
+            program = cls(system, system.solve(system.loss_covariance(cost)[:, None])[:, 0])
+            least = 1.0 + system.mean_loss(cost)
+        program.add(system.b[None], [least])
+        return program, least
 
     def add(self, G: np.ndarray, h) -> None:
         """Add constraints, one for each row of G."""

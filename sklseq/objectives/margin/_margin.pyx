@@ -12,7 +12,7 @@ is the violation of p's margin, and g = 0 belongs to the truth, which may be tho
 path. A *step* moves mass between two paths, by exact line search. As these differ in few rows,
 only few rows of the data take part.
 
-F comes from one of two sources, and nobody but `read_scores` and `spread_changes` knows which: rows
+F comes from one of two sources, which only `read_scores` and `spread_changes` distinguish: rows
 of w gathered by the features of a row (linear kernel), or scores of rows under a Gram matrix, kept
 up to date (any kernel). Where the Gram matrix of all rows is too large, `bind_gram` gives that of
 the sequences that are updated next.
@@ -126,11 +126,12 @@ cdef enum:
 
 
 cdef class Rounds:
-    """What threads that update different blocks tell one another: their changes, by rounds.
+    """Changes that threads exchange while they update different blocks, by rounds.
 
     Each thread has weights of its own, or, with a Gram matrix, scores of the rows of its own
-    blocks. At the start of round r it repeats what the others changed in round r - 1 - LAG, so
-    that the answer does not depend on who is faster, and nobody waits for who is a little slower.
+    blocks. At the start of round r it repeats the changes of the others in round r - 1 - LAG, so
+    that the answer does not depend on the speed of threads, and none waits for a slightly slower
+    one.
 
     A change adds x to a number of a ``place``: row << 16 | label of the coefficients of rows; or
     -1 - k, with k a place in the scores of transitions, starts, ends and transition features.
