@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.threads import spans
 from sklseq.data.sequences import made_of_ones
 
 # Magnitude below which columns are small, and the bound of their effect on a score, as root mean
@@ -23,6 +24,8 @@ ROUNDING = 1e-14
 ENOUGH_ROWS = 100
 # Ratio of the sizes of a column and of the largest one below which it is in another unit.
 OTHER_UNIT = 1e-1
+# Values of sparse rows that are looked at together.
+PIECE = 1 << 14
 # Rows that are looked at first: mostly no column is small in these.
 FIRST_ROWS = 4096
 # Least number of rows, from all over X, that tell which columns may be far from zero.
@@ -102,17 +105,19 @@ def _small(rows: Any, ridge: float, penalty: str) -> str:
 
 def _small_of_few(rows: Any, n: int, ridge: float, penalty: str) -> str:
     """Say the same of rows that are few, mostly zeros, or share n places: Σ |x_r|² ≤ n max²."""
-    stored = rows.data if sparse.issparse(rows) else _sizes(rows)
-    if stored.min(initial=SMALL_OF_FEW) >= SMALL_OF_FEW:  # such as counts: without a copy
-        return ""
-    stored = np.abs(stored)
-    if not (stored[stored > 0] < SMALL_OF_FEW).any():
+    if not _some_small(rows.data if sparse.issparse(rows) else _sizes(rows)):
         return ""
     sizes = _sizes(rows)
     small = np.flatnonzero((sizes > ROUNDING * sizes.max()) & (sizes < SMALL_OF_FEW))
     small = small[np.argsort(sizes[small], kind="stable")]
     small = small[np.cumsum(n * np.square(sizes[small])) < NO_EFFECT * ridge]
     return _leaves_little(rows, small, sizes[small], penalty)
+
+
+def _some_small(values: np.ndarray) -> bool:
+    # Whether any is below SMALL_OF_FEW, but not 0; in pieces that stay in the cache.
+    pieces = (np.abs(values[a:b]) for a, b in spans(len(values), 1 + len(values) // PIECE))
+    return any(bool(((x > 0) & (x < SMALL_OF_FEW)).any()) for x in pieces)
 
 
 def _leaves_little(rows: Any, columns: np.ndarray, sizes: np.ndarray, penalty: str) -> str:

@@ -18,6 +18,7 @@ from sklseq import (
     ZScoreTaggerCV,
     labels_to_segments,
 )
+from sklseq.estimators import column_units
 from sklseq.estimators.column_units import LITTLE_EFFECT
 from sklseq.features import PerToken
 
@@ -109,6 +110,18 @@ def test_intercepts_indicators_and_sparse_rows_are_not_told():
     far = [sparse.csr_array((rng.random((40, 50)) < 0.1) * 30.0) for _ in X]
     assert not told(CRFTagger(), far, y)[0]
     assert not told(CRFTagger(l2=0.0), [x + 30 for x in X], y)[0]  # no penalty, so no loss
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1 << 14])
+@pytest.mark.parametrize("unit", [1e-6, -1e-6, 1.0])
+def test_small_values_among_others_are_found(unit, piece, monkeypatch):
+    monkeypatch.setattr(column_units, "PIECE", piece)
+    rng, (_, y) = np.random.default_rng(0), make_states(10, 40)
+    values = np.where(rng.random((400, 3)) < 0.1, [1.0, unit, -3.0], 0.0)
+    X = [sparse.csr_array(values[40 * k :][:40]) for k in range(10)]
+    messages = told(CRFTagger(l2=1.0), X, y)[0]
+    assert len(messages) == (unit != 1)
+    assert all("Of 3 columns of X, 1 (1) are at most 1e-06" in message for message in messages)
 
 
 @pytest.mark.parametrize("model", [CRFTaggerCV(l2s=[0.1, 1.0], cv=2), ZScoreTaggerCV(cv=2)])

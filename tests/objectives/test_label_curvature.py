@@ -22,7 +22,7 @@ def variances(tagger, X, w, scores, weights):
 
 @pytest.mark.parametrize("model", [{}, {"all_possible_states": True}], ids=str)
 @pytest.mark.parametrize("unit", [1.0, 1e100])
-@pytest.mark.parametrize("L", [3, 7])
+@pytest.mark.parametrize("L", [2, 3, 7, 26])
 def test_blocks_of_all_rows(L, unit, model):
     X, y = make_sparse_data(1, n=20, M=6, L=L)
     X = X.with_rows(X.rows * unit)
@@ -46,6 +46,25 @@ def test_blocks_of_all_rows(L, unit, model):
     coef = coef.toarray() if hasattr(coef, "toarray") else coef
     assert_allclose(coef[frequent].T.reshape(-1)[slots], at + 1)
     assert_allclose(sizes, largest[frequent][slots % size])
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+@pytest.mark.parametrize("L", [1, 2, 4, 9, 17])
+def test_grams_of_all_labels(L, n_threads):
+    # Rows that store some entries twice, and labels without weight in some rows or in all.
+    X, y = make_sparse_data(4, n=30, M=11, L=L)
+    rows = sparse.csr_matrix(
+        (np.repeat(X.rows.data, 2) / 2, np.repeat(X.rows.indices, 2), 2 * X.rows.indptr),
+        shape=X.rows.shape,
+    )
+    _, _, f = problem_of(CRFTagger(), X, y, n=n_threads)
+    rng = np.random.default_rng(5)
+    p = rng.random((X.n_rows, L)) * (rng.random((X.n_rows, 1)) < 0.5)
+    p[:, L // 2 :] *= rng.random((X.n_rows, L - L // 2)) < 0.2
+    p[:, 8:16] = 0
+    dense = X.rows.toarray()
+    expected = 3.0 * np.einsum("ti,tk,tj->jik", dense, dense, p)
+    assert_allclose(module._blocks(f, rows, p, 3.0), expected, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("one", [False, True])

@@ -96,22 +96,31 @@ def label_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurva
     frequent = frequent[: n_in_blocks(len(frequent), L, X.n_rows)]
     sizes, rows = feature_sizes(f.scores)[frequent], rows[:, frequent]
     rows.data = rows.data / sizes[rows.indices]
-    blocks = np.zeros((L, len(frequent), len(frequent)))
-
-    def fill(j: int) -> None:
-        kept, block = np.flatnonzero(p[:, j] > CERTAIN), blocks[j]
-        of_label, weights = as_csr(rows[kept]), np.ascontiguousarray(p[kept, j])
-        _linear.weighted_gram(of_label.indptr, of_label.indices, of_label.data, weights, block)
-        block += np.tril(block, -1).T
-
-    f.threads.map(fill, range(L))
-    blocks *= X.n_rows / max(len(p), 1)
+    blocks = _blocks(f, rows, np.where(p > CERTAIN, p, 0), X.n_rows / max(len(p), 1))
     at, slots = _places(f.scores, frequent)
     least = np.full(L, LEAST)
     found = LabelCurvature(at, slots, sizes[slots % len(frequent)], blocks, least)
     if has_chain_block(f.scores, X.n_rows):
         return _with_chain(found, f.scores.n_state, _chain_curvature(f, X, w))
     return found
+
+
+def _blocks(f: LogLikelihood, rows, p: np.ndarray, factor: float) -> np.ndarray:
+    # factor · Σ_t x_t x_tᵀ p_t(j) for each label j: of all labels at once, as products of features
+    # are the same for all.
+    kept, L, n = np.flatnonzero(p.any(axis=1)), f.scores.n_labels, rows.shape[1]
+    rows, weights = as_csr(rows[kept]), np.zeros((len(kept), f.scores.width))
+    rows.sum_duplicates()
+    weights[:, :L] = p[kept]
+    grams, blocks, parts = np.zeros((n, n, f.scores.width)), np.empty((L, n, n)), f.threads.n
+
+    def fill(part: int) -> None:
+        given = rows.indptr, rows.indices, rows.data, weights
+        _linear.label_grams(*given, grams, part, parts)
+        _linear.unfold_grams(grams, factor, blocks, part, parts)
+
+    f.threads.map(fill, range(parts))
+    return blocks
 
 
 def _with_chain(found: LabelCurvature, first: int, chain: np.ndarray) -> LabelCurvature:
@@ -156,11 +165,14 @@ def _expected_counts(
 ) -> np.ndarray:
     # Expected counts of transitions, first and last labels in a block, a row for each chain.
     scores, counts = f.scores, np.empty((len(chains), f.scores.n_weights - f.scores.n_state))
-    padded = np.empty(scores.n_weights)
+    padded, psi = np.empty(scores.n_weights), work.psi[: block.last - block.first]
+    emission = np.empty_like(psi)
+    scores.design.scores(W, block.first, block.last, emission)
     for chain, row in zip(chains, counts):
         work.forget()
         work.ends[:] = 0
-        f.residuals(W, chain, block, work)
+        psi[:] = emission
+        f.compare(psi, block, chain, work, counts=True)
         start, end = work.ends[:, : scores.n_labels]
         scores.store_chain(padded, work.pairwise_sum(chain), start, end)
         row[:] = padded[scores.n_state :]

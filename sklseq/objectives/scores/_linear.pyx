@@ -385,3 +385,82 @@ def weighted_gram(
                         out[j, i] += product
                     else:    # equal entries of a row add up
                         out[i, i] += product if p == q else 2 * product
+
+
+cdef void add_label_grams(
+    lanes* tag, const index* indices, const double* data, Py_ssize_t n, const double* weights,
+    Py_ssize_t width, Py_ssize_t m, double* out, Py_ssize_t part, Py_ssize_t parts
+) noexcept nogil:
+    # The products of one row of n entries.
+    cdef Py_ssize_t B = n_lanes(tag), block, p, q, k
+    cdef double size
+    cdef double* target
+    cdef double[8] of_entry
+    for block in range(width // B):
+        size = 0
+        for k in range(B):
+            size += weights[block * B + k]
+        if size == 0:
+            continue
+        for p in range(n):
+            if parts > 1 and indices[p] % parts != part:
+                continue
+            for k in range(B):
+                of_entry[k] = data[p] * weights[block * B + k]
+            for q in range(p + 1):
+                target = out + (indices[p] * m + indices[q]) * width + block * B
+                for k in range(B):
+                    target[k] += data[q] * of_entry[k]
+
+
+def label_grams(
+    const index[::1] indptr,         # (n + 1,)
+    const index[::1] indices,        # (nnz,)           sorted in each row, none twice
+    const double[::1] data,          # (nnz,)
+    const double[:, ::1] weights,    # (n, width)       not negative
+    double[:, :, ::1] out,           # (m, m, width)    IN/OUT
+    Py_ssize_t part, Py_ssize_t parts,
+):
+    """Add rows' diag(weights[:, j]) rows to out[:, :, j] for each j, lower triangles only.
+
+    Only rows ``part``, ``part`` + ``parts``, ... of the triangles are added to.
+    """
+    cdef Lanes2 two
+    cdef Lanes4 four
+    cdef Lanes8 eight
+    cdef Py_ssize_t t, first, n, m = out.shape[0], width = out.shape[2]
+    if indices.shape[0] == 0 or m == 0:
+        return
+    with nogil:
+        for t in range(weights.shape[0]):
+            first, n = indptr[t], indptr[t + 1] - indptr[t]
+            if width == 2:
+                add_label_grams(&two, &indices[0] + first, &data[0] + first, n, &weights[t, 0],
+                                width, m, &out[0, 0, 0], part, parts)
+            elif width == 4:
+                add_label_grams(&four, &indices[0] + first, &data[0] + first, n, &weights[t, 0],
+                                width, m, &out[0, 0, 0], part, parts)
+            else:
+                add_label_grams(&eight, &indices[0] + first, &data[0] + first, n, &weights[t, 0],
+                                width, m, &out[0, 0, 0], part, parts)
+
+
+def unfold_grams(
+    const double[:, :, ::1] grams,   # (m, m, width)    lower triangles
+    double factor,
+    double[:, :, ::1] out,           # (L, m, m)        OUT
+    Py_ssize_t part, Py_ssize_t parts,
+):
+    """The j-th of L symmetric matrices is ``factor`` times that of grams[:, :, j].
+
+    Only rows ``part``, ``part`` + ``parts``, ... of the triangles are written, as rows and columns.
+    """
+    cdef Py_ssize_t i = part, k, j
+    with nogil:
+        while i < grams.shape[0]:
+            for j in range(out.shape[0]):
+                for k in range(i + 1):
+                    out[j, i, k] = factor * grams[i, k, j]
+                for k in range(i):
+                    out[j, k, i] = out[j, i, k]
+            i += parts
