@@ -49,7 +49,7 @@ class TradeOff(NamedTuple):
     ----------
     strategy : str
     values : tuple
-        Values of the parameter of this strategy, see ``TradeOffDisplay.from_estimator``.
+        Values of the parameter of this strategy, see ``LatencyAccuracyDisplay.from_estimator``.
     reports : list of LatencyReport
         One for each value.
     """
