@@ -70,11 +70,13 @@ def test_halves_equal_one_thread_at_the_limits_of_scaling(two, dtype, spread):
         np.testing.assert_allclose(halves[2], one[2], atol=100 * tolerance)
 
 
-def test_messages_that_barely_meet_are_done_in_logarithms(two):
-    # Each half prefers a label that the other one all but excludes: c is below FLOOR.
+@pytest.mark.parametrize(("apart", "change"), [(-40, -700), (-np.inf, -740)])
+def test_messages_that_barely_meet_are_done_in_logarithms(two, apart, change):
+    # Each half prefers a label that the other one all but excludes: c is below FLOOR. If it is
+    # excluded, nothing but c is small, and the factor of -740 underflows.
     psi = np.zeros((40, 2))
-    psi[:20, 1] = psi[20:, 0] = -40
-    score = np.array([[0.0, -700.0], [-700.0, 0.0]])
+    psi[:20, 1] = psi[20:, 0] = apart
+    score = np.array([[0.0, change], [change, 0.0]])
     given = psi, score, np.zeros(2), np.zeros(2)
     want = reference.forward_backward(*given)
     log_z, marginals, pairs = sums(given, two, 1.0)

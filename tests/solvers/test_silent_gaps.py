@@ -405,3 +405,51 @@ def test_float32_rows_end_where_double_ones_do(solver, shift, form, l1):
     )
     assert single.coef_.dtype == np.float32
     assert single.objective_ == pytest.approx(double.objective_, rel=1e-3)
+
+
+class LongValley:
+    """Parabolas of curvatures 1e-4 to 1, with minimum 1; along a weak axis, 0.5 remains at 0."""
+
+    H = np.append(np.logspace(-4, 0, 300), 1e-9)
+    minimum = np.append(np.random.default_rng(0).normal(size=300), 1e9**0.5)
+
+    def value_and_gradient(self, w, gradient):
+        gradient[:] = self.H * (w - self.minimum)
+        return 1 + gradient @ (w - self.minimum) / 2
+
+
+def test_an_estimate_is_refuted_along_another_direction():
+    def weak_axis(v):
+        return np.where(LongValley.H == 1e-9, 1e9 * v, 0)
+
+    short = lbfgs(LongValley(), np.zeros(301), tol=1e-2)
+    assert short.message == "estimate"
+    assert short.value > 1.4
+    result = lbfgs(LongValley(), np.zeros(301), tol=1e-2, other_directions=[weak_axis])
+    assert result.message == "estimate"
+    assert result.value < 1.01
+
+
+def test_a_model_that_is_wrong_is_replaced_by_the_next():
+    at = np.arange(301)
+    right = BlockMetric(at, at, np.diag(LongValley.H)[None])
+    wrong = BlockMetric(at, at, 1e-4 * np.diag(LongValley.H)[None])
+    options = {"second_derivatives": [lambda w: wrong, lambda w: right], "max_iter": 80}
+    result = lbfgs(LongValley(), np.zeros(301), tol=1e-2, **options)
+    assert result.converged
+    assert result.value < 1.01
+
+
+def test_the_sharper_bound_is_not_doubled_where_the_ridge_has_most_of_the_curvature():
+    # There it is hardly above the excess, so that twice tol would not do.
+    class Ridge:
+        H = np.linspace(1, 1.3, 40)
+
+        def value_and_gradient(self, w, gradient):
+            gradient[:] = self.H * (w - 1)
+            return 1 + gradient @ (w - 1) / 2
+
+    for tol in np.geomspace(1e-6, 1e-1, 40):
+        result = lbfgs(Ridge(), np.zeros(40), tol=tol, convexity=1.0, gap=2.0)
+        assert result.message == "bound"
+        assert result.value <= 1 + tol * result.value
