@@ -85,7 +85,7 @@ def bcfw(
     Parameters
     ----------
     objective : object with blocks, optimize, revisit, together, certificate, inseparable, \
-            find_contradiction, can_divide; if that is true, divide and unite
+            find_contradiction, can_divide; if that is true, divide
     rng : Generator or RandomState
         Shuffles the sequences.
     tol : float
@@ -149,8 +149,6 @@ def bcfw(
             monitor.measure(k)
         if stops or monitor.converged:
             break
-    if divides:
-        objective.unite()
     return monitor.result(k, "stopped by the callback" if stops else "max_iter reached")
 
 

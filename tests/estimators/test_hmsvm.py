@@ -480,6 +480,26 @@ def hinge_of(X, y, n_own=0, C=0.8, form=np.asarray):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("solver", ["bcfw", "working_set", "perceptron"])
+def test_stored_zeros_are_left_out(solver):
+    """False flags of feature dicts: rows are read without them, and the model is the same."""
+    rng = np.random.default_rng(31)
+    X = [sparse.csr_matrix((rng.random((5, 6)) < 0.5).astype(float)) for _ in range(8)]
+    y = [rng.integers(3, size=5) for _ in X]
+    flags = []
+    for x in X:
+        indptr, indices = np.arange(6) * 6, np.tile(np.arange(6), 5)
+        flags.append(sparse.csr_matrix((x.toarray().ravel(), indices, indptr), shape=x.shape))
+    rows = linear_rows(sparse.vstack(flags, format="csr"))
+    assert len(rows.data) == 0
+    assert len(rows.indices) == sum(x.nnz for x in X)
+    assert all(x.nnz == 30 for x in flags)
+    tagger = HMSVMTagger(solver=solver, random_state=0)
+    expected, found = (clone(tagger).fit(rows, y) for rows in (X, flags))
+    for name in ("coef_", "transition_"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix], ids=["dense", "sparse"])
 @pytest.mark.parametrize("n_own", [0, 20, 10**6])
 def test_weights_are_those_of_the_working_sets(n_own, form):

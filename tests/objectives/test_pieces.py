@@ -84,6 +84,20 @@ def test_pieces_keep_weights_and_dual(seed):
         assert hinge.certificate().gap >= -1e-9
 
 
+def test_rescaled_dual_is_of_whole_sequences():
+    """α and C of pieces, as training leaves them: the dual of the united paths, at most C each."""
+    hinge = problem(5, C=0.05)
+    hinge.certificate()
+    for k in range(3):
+        hinge.divide(4, k)
+        hinge.optimize(hinge.blocks, np.zeros(len(hinge.pieces.first)), 3, 0.1, 2)
+    hinge.rescale(3.0)
+    check(hinge)
+    hinge.optimize(hinge.blocks, np.zeros(len(hinge.pieces.first)), 3, 0.1, 2)
+    check(hinge)
+    assert hinge.certificate().gap >= -1e-9
+
+
 def test_held_rows_keep_their_labels():
     hinge = problem(3, n=3, longest=9)
     hinge.certificate()
@@ -133,6 +147,22 @@ def test_regrouped_paths_have_the_same_sums(seed):
             inside = before.owner == after.owner[p]
             assert mass <= most[np.flatnonzero(inside)].max(initial=0) * (1 + 1e-12)
         check_inside(found, after)
+
+
+def test_pieces_of_one_origin_keep_their_paths():
+    """Where other pieces join: the paths of each, in the order of pieces."""
+    before = cut(np.array([0, 6, 12]), np.arange(12) % 6 < 5)  # the pieces of rows 0-4 and 6-10
+    split = cut(np.array([0, 6, 12]), np.isin(np.arange(12), [0, 2, 6, 7]))
+    piece, path = np.array([0, 0, 1, 2]), np.array([0, 1, 2, 3, 3])
+    alpha, row = np.array([0.3, 0.5, 0.25, 1.0]), np.array([0, 0, 2, 6, 7])
+    paths = WrongRows(piece, alpha, path, row, np.array([1, 2, 1, 1, 2]))
+    found = regroup(paths, split, before)
+    assert found.piece.tolist() == [0, 0, 0, 1]
+    assert found.alpha[:3].sum() == pytest.approx(0.8, rel=1e-12)  # of row 0, more than of row 2
+    assert found.alpha[3] == 1.0
+    assert found.row[found.path == 3].tolist() == [6, 7]
+    assert found.label[found.path == 3].tolist() == [1, 2]
+    assert of_pairs(found).keys() == of_pairs(paths).keys()
 
 
 def of_pairs(paths):

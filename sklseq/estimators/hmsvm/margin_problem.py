@@ -47,9 +47,9 @@ from sklseq.objectives.scores.transition_features import TransitionFeatures
 from sklseq.solvers import SolverResult, bcfw, perceptron, smoothing, working_set
 
 PASSES = {"bcfw": 1000, "working_set": 1000, "smoothing": 1000, "perceptron": 10}
-# Entries of the rows times labels, and entries of the Gram matrix times labels, from which several
-# threads train by "bcfw".
-WORTH_ROWS, WORTH_GRAM = 4e7, 1e8
+# Entries of the rows, without stored zeros, times labels, and entries of the Gram matrix times
+# labels, from which several threads train by "bcfw".
+WORTH_ROWS, WORTH_GRAM = 2.5e7, 1e8
 WITHOUT_DUAL = ("perceptron", "smoothing")  # solvers without α of labelings
 # Effort of "bcfw" on each sequence, and on all sequences between two passes. With the linear kernel
 # most time goes into reading the scores of a sequence: several searches pay, and so do further

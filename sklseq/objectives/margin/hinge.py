@@ -46,6 +46,7 @@ from sklseq.objectives.margin.separable import (
     state_differences,
 )
 from sklseq.objectives.margin.team import Team
+from sklseq.objectives.scores.design import without_zeros
 from sklseq.objectives.scores.score_map import Weights
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 
@@ -155,13 +156,14 @@ class LinearRows(NamedTuple):
 
 
 def linear_rows(rows) -> LinearRows:
-    """Rows arranged for the linear kernel. Dense rows become CSR rows with every entry."""
+    """Rows arranged for the linear kernel: dense as CSR with every entry, sparse without zeros."""
     n, m = rows.shape
     if not sparse.issparse(rows):
         dense = np.ascontiguousarray(rows, dtype=np.float64)
         indices = np.tile(np.arange(m, dtype=np.int32), n)
         indptr = np.arange(n + 1, dtype=np.int64) * m
         return LinearRows(indptr, indices, dense.reshape(-1), np.arange(m))
+    rows = without_zeros(rows)
     counts = np.bincount(rows.indices, minlength=m)
     order = np.argsort(-counts, kind="stable")
     rank = np.empty(m, dtype=np.int32)
@@ -398,8 +400,9 @@ class StructuredHinge:
             k · Σ_ip α_ip loss_ip - k²/2 · (‖w‖² + [slack "l2"] Σ_i (Σ_p α_ip)² / (2 C_i)),
 
         where slack "l1" bounds Σ_p α_ip by C_i, so that k ≤ ``ratio``. Averages of iterates
-        cannot be rescaled.
+        cannot be rescaled. The blocks are whole sequences again.
         """
+        self.unite()
         self.C *= ratio  # the kernel reads this array
         self._multiply_dual(ratio)
 

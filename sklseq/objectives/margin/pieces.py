@@ -87,6 +87,13 @@ class WrongRows(NamedTuple):
     row: np.ndarray
     label: np.ndarray
 
+    def select(self, chosen: np.ndarray) -> "WrongRows":
+        """Paths by number, in this order."""
+        bounds = np.searchsorted(self.path, np.arange(len(self.piece) + 1))
+        rows, number = spread(bounds[chosen], np.diff(bounds)[chosen])
+        piece, alpha = self.piece[chosen], self.alpha[chosen]
+        return WrongRows(piece, alpha, number, self.row[rows], self.label[rows])
+
 
 def regroup(paths: WrongRows, before: Pieces, after: Pieces) -> WrongRows:
     """The paths of other pieces that have the same Σ α φ, and no larger sums of α.
@@ -129,7 +136,7 @@ def _split(paths: WrongRows, after: Pieces) -> tuple[WrongRows, np.ndarray]:
 def _merged(split: tuple[WrongRows, np.ndarray], origins: np.ndarray) -> _Parts:
     # Equal parts of the same origin become one, with the sum of their α; sorted by piece, origin.
     parts, of_path = split
-    origin, n = origins[of_path], len(parts.piece)
+    origin = origins[of_path]
     key = np.add.reduceat(
         _codes(parts.row, parts.label), np.flatnonzero(np.append(True, np.diff(parts.path) != 0))
     )
@@ -138,10 +145,7 @@ def _merged(split: tuple[WrongRows, np.ndarray], origins: np.ndarray) -> _Parts:
     new = np.append(True, (np.diff(sorted_keys) != 0).any(axis=0))
     kept = order[new]  # one of each
     alpha = np.bincount(np.cumsum(new) - 1, parts.alpha[order])
-    bounds = np.searchsorted(parts.path, np.arange(n + 1))
-    rows, number = spread(bounds[kept], np.diff(bounds)[kept])
-    wrong = WrongRows(parts.piece[kept], alpha, number, parts.row[rows], parts.label[rows])
-    return _Parts(wrong, origin[kept])
+    return _Parts(parts.select(kept)._replace(alpha=alpha), origin[kept])
 
 
 def _codes(row: np.ndarray, label: np.ndarray) -> np.ndarray:
@@ -152,6 +156,20 @@ def _codes(row: np.ndarray, label: np.ndarray) -> np.ndarray:
 
 
 def _combined(parts: _Parts) -> WrongRows:
+    # The paths of pieces: of most, all parts have one origin, and are paths already.
+    paths, origin = parts
+    starts = np.append(True, (np.diff(paths.piece) != 0) | (np.diff(origin) != 0))
+    mixed = (np.bincount(paths.piece[starts]) > 1)[paths.piece]
+    if not mixed.any():
+        return paths
+    alone = paths.select(np.flatnonzero(~mixed))
+    joined = _joined(_Parts(paths.select(np.flatnonzero(mixed)), origin[mixed]))
+    joined = joined._replace(path=joined.path + len(alone.piece))
+    both = WrongRows(*map(np.concatenate, zip(alone, joined)))
+    return both.select(np.argsort(both.piece, kind="stable"))
+
+
+def _joined(parts: _Parts) -> WrongRows:
     # Lays the α of each origin out from 0 on, and joins what lies over the same places of a piece.
     (piece, alpha, path, row, label), origin = parts
     starts = np.append(True, (np.diff(piece) != 0) | (np.diff(origin) != 0))
@@ -159,9 +177,6 @@ def _combined(parts: _Parts) -> WrongRows:
     base = np.maximum.accumulate(np.where(starts, total - alpha, -np.inf))
     high = total - base
     low = np.where(starts, 0.0, np.append(0.0, high[:-1]))
-    several = np.bincount(piece[starts], minlength=piece.max() + 1) > 1
-    if not several.any():
-        return parts.paths
     n = len(piece)
     places = np.lexsort([np.concatenate([low, high]), np.concatenate([piece, piece])])
     value, of_piece = np.concatenate([low, high])[places], np.concatenate([piece, piece])[places]
