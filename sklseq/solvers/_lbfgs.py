@@ -35,6 +35,11 @@ NEAR = 3
 # An estimate is rejected if a step along the other direction gains more than this fraction of what
 # tol allows (such a step gains between a quarter and nine tenths of the remaining excess).
 OTHER = 0.1
+# The same for steps towards the minimum of a separable model, which gain less. (Sparse columns of
+# log-normal values, σ = 1.5, 2 and 2.5, three seeds and two solvers: 11 of 18 fits ended up to 2.9
+# tol above the minimum without a warning; 5 with 0.1 and lengths four times as long each; 2 with
+# 0.03 and lengths twice as long each, up to 2.1 tol.)
+SEPARATE = 0.03
 # An estimate is rejected if a quadratic model can fall by more than this fraction of what tol
 # allows. (The excess is up to three times what the model says, mostly less than 1.5 times.)
 REMAINS = 0.25
@@ -69,6 +74,7 @@ def lbfgs(
     pairs: list | None = None,
     n_before: int = 0,
     other_directions: Sequence[Callable[[np.ndarray], np.ndarray]] = (),
+    diagonal: Callable[[np.ndarray], np.ndarray] | None = None,
     second_derivatives: Sequence[Callable[[np.ndarray], BlockMetric]] = (),
 ) -> SolverResult:
     """Minimise ``objective`` + l1 · ‖w‖₁ to a relative accuracy of ``tol``.
@@ -112,6 +118,10 @@ def lbfgs(
         Positive semidefinite matrices times the subgradient. An estimate ends the run only if a
         search along minus each of these gains at most a tenth of what ``tol`` allows; otherwise
         the run goes on from the best point of this search.
+    diagonal : callable(w) -> ndarray, optional
+        Second derivatives at w in each weight, positive or infinite. An estimate ends the run only
+        if a search towards the minimum of the separable model with these, the L1 term included,
+        gains at most a thirtieth of what ``tol`` allows.
     second_derivatives : sequence of callable(w) -> BlockMetric
         The Hessian at w with respect to ``scale · w``, as a single block. An estimate ends the run
         only if a model with it can fall by at most a quarter of what ``tol`` allows; otherwise the
@@ -140,8 +150,9 @@ def lbfgs(
     if l1 or not search.history.has_whole_pairs:
         gap = 0.0
     rules = _StoppingRules(
-        search, tol, convexity, gap, scale, n_before, other_directions, list(second_derivatives)
-    )
+        search, tol, convexity, gap, scale, n_before, other_directions, diagonal,
+        list(second_derivatives),
+    )  # fmt: skip
     history, message = rules.history, rules.met()
     if not message:
         search.use(metric() if callable(metric) else metric)
@@ -215,6 +226,7 @@ class _StoppingRules:
     scale: np.ndarray | None
     n_before: int
     other_directions: Sequence[Callable[[np.ndarray], np.ndarray]]
+    diagonal: Callable[[np.ndarray], np.ndarray] | None
     models: list[Callable[[np.ndarray], BlockMetric]]
     next_check: int = 0
 
@@ -278,12 +290,21 @@ class _StoppingRules:
             if scale.max() > UNEQUAL * scale.min() and search.is_flat(scale, allowed):
                 return "flat"
             units = scale
+        refuted = self._gains_elsewhere(allowed, units) or self._is_refuted_by_a_model(allowed, units)
+        return "" if refuted else "estimate"
+
+    def _gains_elsewhere(self, allowed: float, units: float | np.ndarray) -> bool:
+        # Whether a search along another direction gains too much; if so, it has moved the point.
+        search = self.search
         for direction in self.other_directions:
             p = direction((units * search.v).astype(search.w.dtype))
             curvature = self.convexity * float(np.square(p, dtype=np.float64).sum())
             if search.gains_along(units * p, OTHER * allowed, curvature):
-                return ""
-        return "" if self._is_refuted_by_a_model(allowed, units) else "estimate"
+                return True
+        if self.diagonal is None:
+            return False
+        p = search.step_of_diagonal(self.diagonal(search.w / units) / np.square(units))
+        return search.gains_along(p, SEPARATE * allowed, factor=2)
 
     def _is_refuted_by_a_model(self, allowed: float, units: float | np.ndarray) -> bool:
         search, models, before = self.search, self.models, self.search.value

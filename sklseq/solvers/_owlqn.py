@@ -101,6 +101,11 @@ class OrthantSearch(Search):
         p[at] = w - u
         return p, gain
 
+    def step_of_diagonal(self, curvatures: np.ndarray) -> np.ndarray:
+        u = self.w - self.g / curvatures
+        u -= np.clip(u, -self.l1 / curvatures, self.l1 / curvatures)
+        return self.w - np.where(u * self.w < 0, 0, u)
+
     def _try_free(self, u: np.ndarray, promise: float) -> bool:
         # The L-BFGS step on the free weights; the others become zero.
         self.history.direction(self.v, self.p, u != 0)

@@ -96,5 +96,5 @@ class ReducedHistory(History):
         self.columns = spans(len(at), self.threads.n, align=512)
         if self.metric is not None:
             self.metric.at = np.searchsorted(at, self.of_metric)
-        none = np.zeros(len(at), dtype)
+        none, self.free = np.zeros(len(at), dtype), np.zeros(0, dtype=bool)
         self.gram = self._products_among(np.ones(len(at), dtype=bool), none)[:-1, :-1]

@@ -106,16 +106,19 @@ class Search:
             t *= 4
         return True
 
-    def gains_along(self, p: np.ndarray, least: float, curvature: float = 0.0) -> bool:
+    def gains_along(
+        self, p: np.ndarray, least: float, curvature: float = 0.0, factor: float = 4.0
+    ) -> bool:
         """Step along -p to the best of several lengths; False if it gains at most ``least``.
 
-        ``curvature`` is a lower bound of the second derivative along p.
+        ``curvature`` is a lower bound of the second derivative along p, ``factor`` the ratio of
+        two lengths.
         """
         slope = self.history.dot(self.v, p.astype(self.v.dtype, copy=False))
         if slope * slope <= 2 * curvature * least:  # no step gains more
             return False
         # Shorter steps cannot gain ``least``, by convexity.
-        best = self._best_along(p, least / slope, least) if 0 < slope < np.inf else 0.0
+        best = self._best_along(p, least / slope, least, factor) if 0 < slope < np.inf else 0.0
         if best > 0:
             self.move_along(p, best)
         return best > 0
@@ -151,16 +154,20 @@ class Search:
         p[metric.at] += metric.change(p[metric.at][None])[0]
         return p, 0.5 * float(self.v @ p)
 
-    def _best_along(self, p: np.ndarray, t: float, least: float) -> float:
-        # The best of the step lengths t, 4 t, ... along -p, up to the first that is worse; 0 if it
-        # gains at most ``least``. Very long steps are not tried.
+    def step_of_diagonal(self, curvatures: np.ndarray) -> np.ndarray:
+        """Step p to w - p, the minimum of a model with a diagonal Hessian."""
+        return self.v / curvatures
+
+    def _best_along(self, p: np.ndarray, t: float, least: float, factor: float = 4.0) -> float:
+        # The best of the step lengths t, factor · t, ... along -p, up to the first that is worse; 0
+        # if it gains at most ``least``. Very long steps are not tried.
         lowest, best, farthest = self.value, 0.0, LONG / np.abs(p).max()
         while t < farthest:
             self.trial[:] = self.w - t * p
             value = self.evaluate(self.trial, self.g_old)
             if not value < lowest:
                 break
-            lowest, best, t = value, t, 4 * t
+            lowest, best, t = value, t, factor * t
         return best if lowest < self.value - least else 0.0
 
     def accept(self, value: float) -> None:

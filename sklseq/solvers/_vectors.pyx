@@ -185,10 +185,11 @@ def products_among(
     const unsigned char[::1] free,   # (n,)       0 or 1
     const real[::1] v,               # (n,)
     Py_ssize_t used,
-    double[:, ::1] gram,             # (2 m + 1, 2 m + 1)   IN/OUT, added to; the last row is of v
+    const unsigned char[::1] rows,   # (2 m + 1,) 0 or 1
+    double[:, ::1] gram,             # (2 m + 1, 2 m + 1)   OUT, 0 before; the last row is of v
     Py_ssize_t first, Py_ssize_t last,
 ):
-    """Inner products of all pairs in use and of v, over the columns that are free."""
+    """Inner products of ``rows`` with all pairs in use and v, over the columns that are free."""
     cdef Py_ssize_t m = pairs.shape[0] // 2, a, b, k, r, q, n
     cdef double[:, ::1] kept = np.empty((2 * m + 1, 512))
     cdef Py_ssize_t at[512]
@@ -209,7 +210,7 @@ def products_among(
                 if r < 2 * m and r % m >= used:
                     continue
                 for q in range(r + 1):
-                    if q == 2 * m or q % m < used:
+                    if rows[r] | rows[q] and (q == 2 * m or q % m < used):
                         gram[r, q] += dot_product(&kept[r, 0], &kept[q, 0], n)
     for r in range(2 * m + 1):
         for q in range(r):

@@ -160,3 +160,23 @@ def test_block_of_transitions_costs_few_evaluations(L, monkeypatch):
     assert len(sizes) >= 2  # from two places
     # Blocks hold whole sequences, and their number is whole.
     assert sum(sizes) <= 2 * module.PASSES * X.n_rows
+
+
+@pytest.mark.parametrize("model", [{}, {"all_possible_states": True}], ids=str)
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("L", [2, 7])
+def test_second_derivatives_in_each_weight(L, n, model):
+    # Exact where sequences have one row.
+    X, y = make_sparse_data(6, n=300, M=40, L=L)
+    X, y = Sequences(X.rows, np.arange(X.n_rows + 1)), list(np.concatenate(y)[:, None])
+    weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
+    _, scores, f = problem_of(CRFTagger(l2=0.3, **model), X, y, weights, n)
+    w = np.random.default_rng(1).normal(size=scores.n_weights)
+    w = scores.pack(scores.unpack(w))
+    hessian, unit, product = f.hessian(w, 1e9), np.zeros_like(w), np.zeros_like(w)
+    found, exact = module.diagonal_curvature(f, w), np.full_like(w, np.inf)
+    for k in range(scores.n_state):
+        unit[k] = 1
+        hessian.product(unit, product)
+        unit[k], exact[k] = 0, product[k]
+    assert_allclose(found, exact, rtol=1e-9)

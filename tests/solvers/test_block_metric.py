@@ -170,3 +170,28 @@ def test_blas_has_one_thread_while_blocks_are_factorised(monkeypatch, n_jobs, n_
         assert threads() == {2}
     assert inside
     assert all(found == {1} for found in inside)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize("changed", [0.0, 0.02, 0.7])
+def test_products_over_free_weights(changed, n_threads, monkeypatch):
+    # Updated by the weights that became free or bound, with columns of very different sizes.
+    monkeypatch.setattr("sklseq.solvers._history.PER_THREAD", 1000)
+    rng, n, m = np.random.default_rng(0), 3000, 4
+    units, free = 10.0 ** rng.uniform(-3, 3, n), rng.random(n) < 0.5
+    with Threads(n_threads) as threads:
+        history = History(n, m, np.dtype(float), threads)
+        for k in range(15):
+            y = rng.normal(size=n) * units
+            v = rng.normal(size=n) * units
+            history.push(y + 0.1 * rng.normal(size=n), 1.0, y, np.zeros(n), v)
+            if k == 8:
+                history.forget()
+            free = free ^ (rng.random(n) < changed)
+            if k == 12:  # the largest columns leave
+                free &= units < 1
+            rows = np.vstack([history.pairs * (np.arange(2 * m) % m < history.used)[:, None], v])
+            expected = rows[:, free] @ rows[:, free].T
+            size = np.sqrt(expected.diagonal())
+            error = np.abs(history._products_among(free, v) - expected)
+            assert (error <= 1e-9 * np.outer(size, size)).all()

@@ -33,6 +33,14 @@ KNOWN = {
 }
 
 
+# Minima of text with log-normal values, by (seed, σ): after 1,500 iterations.
+LOG_NORMAL = {
+    (0, 2.0): 637.0177,
+    (1, 1.5): 591.9688,
+    (1, 2.0): 589.0458,
+    (2, 1.5): 609.8124,
+    (2, 2.0): 607.1584,
+}
 LASTING = {(1e-3, 5000): 172.231143, (1e-3, 20000): 476.808656, (1e-2, 20000): 326.864417}
 
 
@@ -215,6 +223,40 @@ def test_segmenters_of_sparse_columns_of_small_values_converge(seed):
     names = np.array(["O", "B-x", "B-y"])
     model = SemiCRFSegmenter(l2=0.1).fit(X.with_rows(rows), [names[labels] for labels in y])
     assert model.n_iter_ < 200
+
+
+@pytest.mark.parametrize(("seed", "sigma"), LOG_NORMAL)
+def test_sparse_columns_of_log_normal_values_are_within_tol(seed, sigma):
+    # 0.9 to 1.8 tol above the minimum where decreases alone told the end.
+    X, y = make_text(seed, n=100, V=200)
+    rows, rng = X.rows.copy(), np.random.default_rng([seed, 7])
+    rows.data = np.exp(sigma * rng.normal(size=rows.nnz))
+    model = CRFTagger(l1=0.1, l2=0.03, solver="adagrad").fit(X.with_rows(rows), y)
+    assert model.objective_ <= (1 + 0.8 * model.tol) * LOG_NORMAL[seed, sigma]
+
+
+@pytest.mark.parametrize("l1", [0.0, 0.3])
+def test_step_to_the_minimum_of_a_separable_model(l1):
+    rng = np.random.default_rng(3)
+    w, g, h = (rng.random(200) < 0.7) * rng.normal(size=200), rng.normal(size=200), 10.0
+
+    class Quadratic:
+        def value_and_gradient(self, u, gradient):
+            gradient[:] = g + h * (u - w)
+            return 500 + g @ (u - w) + h / 2 * (u - w) @ (u - w)
+
+    with Threads(1) as threads:
+        given = (Quadratic(), w.copy(), l1, threads) if l1 else (Quadratic(), w.copy(), threads)
+        search = (OrthantSearch if l1 else Search)(*given)
+        p = search.step_of_diagonal(np.full(200, h))
+        expected = w - g / h
+        expected -= np.clip(expected, -l1 / h, l1 / h)
+        expected[(l1 > 0) & (expected * w < 0)] = 0
+        np.testing.assert_allclose(w - p, expected, atol=1e-15)
+        before = search.value
+        assert search.gains_along(p, 1e-3, factor=2)
+        assert search.value < before - 1e-3
+        assert not search.step_of_diagonal(np.full(200, np.inf)).any()
 
 
 @pytest.mark.parametrize("constraints", [None, [(0, 1)]])

@@ -345,6 +345,7 @@ def descend(
             convexity=problem.source.convexity(problem.l2), pairs=problem.pairs,
             n_before=problem.n_before,
             other_directions=directions,
+            diagonal=None if hessians else problem.source.diagonal(problem.f),
             second_derivatives=[
                 lambda w, of=of: _block_metric(of(w), scale, 2 * problem.l2) for of in hessians
             ],

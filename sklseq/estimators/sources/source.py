@@ -27,6 +27,7 @@ from sklseq.estimators.validation import read_sequences
 from sklseq.objectives.likelihood.gradient_plan import Plan
 from sklseq.objectives.likelihood.label_curvature import (
     LabelCurvature,
+    diagonal_curvature,
     has_chain_block,
     label_curvature,
     n_in_blocks,
@@ -183,6 +184,10 @@ class Source(AbstractContextManager):
         """Gradients in weights of centred columns; None if all column means are near 0."""
         return None
 
+    def diagonal(self, likelihood: Any) -> Callable[[np.ndarray], np.ndarray] | None:
+        """Function of w: second derivatives in each weight; None where features are alike."""
+        return None
+
     def row_curvature(self, likelihood: Any) -> list[Callable[[np.ndarray], LabelCurvature]]:
         """Functions of w: second derivatives in all weights, the best last; none is expensive."""
         return []
@@ -326,6 +331,11 @@ class RowSource(Source):
 
     def centred(self, scores: ScoreMap, l2: float) -> CentredColumns | None:
         return centred_columns(scores, self.X.rows, l2)
+
+    def diagonal(self, likelihood: Any) -> Callable[[np.ndarray], np.ndarray] | None:
+        if not self.X.is_sparse or likelihood.scores.largest is None:
+            return None
+        return partial(diagonal_curvature, likelihood)
 
     def row_curvature(self, likelihood: Any) -> list[Callable[[np.ndarray], LabelCurvature]]:
         if not has_row_curvature(likelihood.scores):

@@ -179,6 +179,35 @@ def _expected_counts(
     return counts
 
 
+def diagonal_curvature(f: LogLikelihood, w: np.ndarray) -> np.ndarray:
+    """Second derivatives Σ_t x_t(f)² p_t(j) (1 - p_t(j)) + 2 · l2 of f in each state weight at w.
+
+    For sparse rows. Covariances between rows are neglected; other weights have infinity.
+    """
+    scores, squared = f.scores, f.scores.design.squared()
+    chain, W = scores.chain(w), scores.design.weights(scores.state(w))
+
+    def add_run(job: tuple[list[Block], ThreadBuffers]) -> None:
+        blocks, work = job
+        work.clear()
+        for block in blocks:
+            psi, _ = f.residuals(W, chain, block, work)
+            psi[:] = _variances(psi, np.repeat(block.weights, np.diff(block.offsets))[:, None])
+            squared.collect(psi, block.first, work.buffer)
+
+    f.threads.map(add_run, zip(f.runs, f.buffers))
+    found, none = np.full_like(w, np.inf), np.zeros_like(scores.state(w))
+    buffers = [work.buffer for work, _ in zip(f.buffers, f.runs)]
+    squared.finish(f.residual, buffers, none, 0.0, scores.state(found), f.threads)
+    return np.maximum(found + 2 * f.l2, TINY)
+
+
+def _variances(residual: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    # weight · p (1 - p) of residuals ± weight · p, or ± weight · (1 - p) for the given label.
+    size = np.abs(residual)
+    return size * np.maximum(1 - size / np.maximum(weight, TINY), 0)
+
+
 def feature_sizes(scores: ScoreMap) -> np.ndarray:
     """Largest magnitude of each feature, by which its column is divided; 1 if it has none."""
     if scores.largest is None:
@@ -197,10 +226,9 @@ def _sampled(f: LogLikelihood, X: Sequences, w: np.ndarray) -> tuple[np.ndarray,
     for block in all_blocks[:: max(1, X.n_rows // wanted)]:
         psi, _ = f.residuals(W, chain, block, work)
         some = slice(None, None, 1 + len(psi) // wanted)  # a long block is thinned out
-        size = np.abs(psi[some, : scores.n_labels].astype(np.float64))
         weight = np.repeat(block.weights, np.diff(block.offsets))[some, None]
         rows.append(np.arange(block.first, block.last)[some])
-        p.append(size * np.maximum(1 - size / np.maximum(weight, TINY), 0))
+        p.append(_variances(psi[some, : scores.n_labels].astype(np.float64), weight))
     return np.concatenate(rows), np.concatenate(p)
 
 

@@ -11,6 +11,7 @@ position in w of the weight of a (feature, label) pair. All designs have the sam
 ``collect(r, a, buffer)`` add the part of rows a, a + 1, …, whose residuals are r
 ``finish(…)``             gradient = X' residual + ridge · w; returns Σ w²
 ``release()``             free the rows of X; none of the above may be called afterwards
+``squared()``             a copy that collects squares of values (designs of sparse rows)
 ``for_rows(X)``           a design of other rows with the same layout of w (not in all designs)
 ``nbytes``                memory of the rows, in designs that have ``for_rows``
 ``unshared()``            a copy for an evaluation at another w at the same time
@@ -263,6 +264,12 @@ class SparseRows:
         rows, number = np.unique(self.rare_rows, return_inverse=True)
         other.rare_rows = number.reshape(-1).astype(self.rare_rows.dtype)
         return other, rows
+
+    def squared(self) -> SparseRows:
+        """A copy whose ``collect`` and ``finish`` take the squares of values."""
+        other = copy(self)
+        other.data, other.rare_data = np.square(self.data), np.square(self.rare_data)
+        return other
 
     def weights(self, w: np.ndarray) -> np.ndarray:
         return w.reshape(-1, self.width)

@@ -86,6 +86,12 @@ class ObservedRows:
         other._W = np.zeros_like(self._W)
         return other
 
+    def squared(self) -> ObservedRows:
+        """A copy whose ``collect`` and ``finish`` take the squares of values."""
+        other = copy(self)
+        other.data, other.sparse_data = np.square(self.data), np.square(self.sparse_data)
+        return other
+
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays that store the rows."""
