@@ -31,7 +31,7 @@ from sklseq.estimators.validation import (
     read_sequences,
     refuse_options,
 )
-from sklseq.estimators.weights import PaddedWeights, check_no_nan, check_weights
+from sklseq.estimators.weights import PaddedWeights, check_no_nan, check_weights, in_padded_rows
 from sklseq.inference.chain.linear_chain import Transitions, nbest, viterbi
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.objectives.scores.design import score_rows
@@ -45,6 +45,15 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
 
     transition_coef_: Any = None  # None without transition features
     _roles: Any = None  # roles of columns, which all batches of partial_fit must share
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Changes of coef_ in place have to change the rows that compiled functions read.
+        super().__setattr__(name, in_padded_rows(value) if name == "coef_" else value)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "coef_" in vars(self):
+            self.coef_ = self.coef_
 
     def __getstate__(self):
         state = super().__getstate__()
@@ -67,7 +76,6 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         cached = self.__dict__.get("_rows")
         if cached is None or not cached.are_of(self.coef_):
             cached = self._rows = PaddedWeights(self.coef_)
-            self.coef_ = cached.coef  # changes in place change the padded rows
         return cached.rows
 
     def _transition_weights(self) -> TransitionWeights:

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.available import missing_if
 from sklseq._lib.checks import check_number
+from sklseq._lib.estimator import in_native_order
 from sklseq.objectives.scores.score_map import padded_rows, padded_view
 
 
@@ -62,26 +63,29 @@ def check_no_nan(**weights: Any) -> None:
             )
 
 
+def in_padded_rows(coef: Any) -> Any:
+    """State weights that can be changed as a view of padded rows, others as they are."""
+    is_array = isinstance(coef, np.ndarray) and coef.ndim == 2 and coef.dtype.kind == "f"
+    return padded_view(in_native_order(coef)) if is_array and coef.flags.writeable else coef
+
+
 class PaddedWeights:
     """State weights of a model with padded rows for the kernels.
 
     Parameters
     ----------
     coef : ndarray or sparse matrix of shape (n_features, n_labels)
+        Of ``in_padded_rows``, so that changes in place change ``rows``.
 
     Attributes
     ----------
-    coef : ndarray or sparse matrix
-        The same weights. An array that can be changed is a view of ``rows``.
     rows : ndarray of shape (n_features, width)
     """
 
     def __init__(self, coef: Any):
         check_no_nan(coef_=coef)
+        self.coef, self.rows = coef, padded_rows(dense_weights(coef))
         self.data = coef.data.copy() if sparse.issparse(coef) else None
-        can_change = self.data is None and coef.flags.writeable
-        self.coef = padded_view(coef) if can_change else coef
-        self.rows = padded_rows(dense_weights(self.coef))
 
     def are_of(self, coef: Any) -> bool:
         """Whether ``rows`` have the weights of ``coef``."""

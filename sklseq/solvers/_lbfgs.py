@@ -290,7 +290,9 @@ class _StoppingRules:
             if scale.max() > UNEQUAL * scale.min() and search.is_flat(scale, allowed):
                 return "flat"
             units = scale
-        refuted = self._gains_elsewhere(allowed, units) or self._is_refuted_by_a_model(allowed, units)
+        refuted = self._gains_elsewhere(allowed, units) or self._is_refuted_by_a_model(
+            allowed, units
+        )
         return "" if refuted else "estimate"
 
     def _gains_elsewhere(self, allowed: float, units: float | np.ndarray) -> bool:

@@ -123,20 +123,25 @@ def trained(kind, n_labels):
 
 
 @pytest.mark.parametrize("n_labels", [3, 8])
-@pytest.mark.parametrize("when", ["fitted", "used", "loaded", "sparse", "assigned"])
+@pytest.mark.parametrize("when", ["fitted", "batches", "used", "loaded", "sparse", "assigned"])
 @pytest.mark.parametrize("kind", ["crf", "margin", "perceptron", "zscore", "kernel", "segmenter"])
 def test_weights_may_be_changed_in_place(kind, when, n_labels):
     """Answers are those of the new weights, before and after the model has predicted."""
     model = trained(kind, n_labels)
     if when == "loaded":
         model = pickle.loads(pickle.dumps(model))
+    elif when == "batches":
+        if not hasattr(model, "partial_fit") or kind == "margin":
+            pytest.skip("the model is not trained in batches")
+        labels, classes = model.predict(ROWS), model.classes_
+        model = clone(model).partial_fit(ROWS, labels, classes=classes)
     elif when == "sparse":
         if not hasattr(model, "sparsify"):
             pytest.skip("the model is never sparse")
         model.sparsify()
     elif when == "assigned" and kind != "kernel":
         model.coef_ = model.coef_.copy()
-    if when != "fitted":
+    if when not in ("fitted", "batches"):
         model.predict(ROWS)
     names = [name for name in ("dual_coef_", *WEIGHTS) if vars(model).get(name) is not None]
     arrays = {name: getattr(model, name) for name in names}
