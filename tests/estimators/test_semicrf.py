@@ -151,6 +151,25 @@ def test_scale_of_the_solver_of_a_weight_of_2_is_that_of_two_copies():
     assert_allclose(twice, once, rtol=1e-12)
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("observed", [False, True])
+def test_second_derivatives_are_the_variances_of_cells(observed, n_jobs):
+    X, y = problem(4, dense=False)
+    weights = np.random.default_rng(0).random(len(X)) + 0.5
+    scores, f = likelihood_of(X, y, observed=observed, weights=weights, n_jobs=n_jobs)
+    w, marginals = np.random.default_rng(1).normal(size=scores.n_weights), {}
+    f.keep_marginals = lambda F, block: marginals.update({block.first: F.copy()})
+    f.value_and_gradient(w, np.empty_like(w))
+    mu = np.concatenate([marginals[first] for first in sorted(marginals)])[:, :3]
+    each = np.repeat(weights, np.diff(f.data.plan.cells))[:, None]
+    squares = f.data.rows.rows.toarray() ** 2
+    expected = squares.T @ (mu * (1 - mu / each)) + 0.6
+    found = scores.unpack(f.diagonal(w))
+    trained = scores.unpack(np.ones_like(w)).coef != 0
+    assert_allclose(found.coef[trained], expected[trained], rtol=1e-10)
+    assert set(found.transition.ravel()) <= {0, np.inf}  # 0: not observed
+
+
 def test_value_is_that_of_enumeration():
     X, y = problem(2)
     model = SemiCRFSegmenter(l2=0.3).fit(X, y)

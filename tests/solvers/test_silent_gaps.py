@@ -225,6 +225,30 @@ def test_segmenters_of_sparse_columns_of_small_values_converge(seed):
     assert model.n_iter_ < 200
 
 
+def numbers_with_outliers(seed):
+    """Numbers of which one in 80 of the first rows is 10,000 times as large; segments."""
+    rng, X, y = np.random.default_rng(seed), [], []
+    for _ in range(60):
+        rows = rng.standard_normal((rng.integers(4, 12), 8))
+        rows[0, rng.integers(8)] *= 1e4 if rng.random() < 0.1 else 1
+        inside = np.append(0, rows[:, 0] > np.median(rows[:, 0]))
+        edges = np.flatnonzero(np.diff(np.append(inside, 0)))
+        X.append(rows)
+        y.append([(int(a), int(b), "a") for a, b in zip(edges[::2], edges[1::2])])
+    return X, y
+
+
+@pytest.mark.parametrize("seed", [0, 1, 4, 5])
+def test_segmenters_of_columns_with_outliers_are_within_tol(seed):
+    """Two of four ended up to 10 tol above the minimum without a warning."""
+    X, y = numbers_with_outliers(seed)
+    least = SemiCRFSegmenter(tol=1e-9, max_iter=20_000).fit(X, y).objective_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        found = SemiCRFSegmenter().fit(X, y).objective_
+    assert least <= found <= (1 + 1e-3) * least
+
+
 @pytest.mark.parametrize(("seed", "sigma"), LOG_NORMAL)
 def test_sparse_columns_of_log_normal_values_are_within_tol(seed, sigma):
     # 0.9 to 1.8 tol above the minimum where decreases alone told the end.

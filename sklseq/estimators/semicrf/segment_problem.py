@@ -178,15 +178,16 @@ def descend(problem: SegmentProblem) -> SolverResult:
         convexity, stretches = 2 * problem.l2, problem.stretches
         if stretches is None:
             likelihood = SegmentLogLikelihood(scores, data, weights, segmenter.l2, threads, loss)
-            scale = likelihood.solver_scale()
+            scale, alike = likelihood.solver_scale(), scores.largest is None
         else:
             convexity, gap, args = 0.0, 0, (weights, segmenter.l2, threads)
             likelihood = PartialSegmentLogLikelihood(scores, data, stretches, *args)
-            scale = scores.scale(problem.l2)
+            scale, alike = scores.scale(problem.l2), True
         return lbfgs(
             likelihood, problem.start, l1=problem.l1, tol=float(segmenter.tol),
             max_iter=int(segmenter.max_iter), threads=threads, callback=problem.report,
             scale=scale, convexity=convexity, gap=gap,
+            diagonal=None if alike else likelihood.diagonal,
         )  # fmt: skip
 
 

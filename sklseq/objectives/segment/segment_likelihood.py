@@ -34,6 +34,7 @@ _linear = load_kernel("sklseq.objectives.scores._linear")
 # With 0.1 as many as with 1/8; with 0.16 to 0.18 a few more; with 1/4 about as many as without, and
 # with 1/2, the scale of equal bounds, up to three times as many.)
 POWER = 1 / 8
+TINY = np.finfo(np.float64).tiny
 
 
 class GoldSegments(NamedTuple):
@@ -334,6 +335,21 @@ class SegmentLogLikelihood:
         packed[packed == 0] = 1  # padding, and features without a value
         return packed**POWER if units is None else units * packed**POWER
 
+    def diagonal(self, w: np.ndarray) -> np.ndarray:
+        """Second derivatives Σ_c x_c(f)² μ_c(j) (1 - μ_c(j)) + 2 · l2 in each state weight at w.
+
+        Covariances between cells are neglected; other weights have infinity.
+        """
+        scores, design = self.scores, self.design.squared()
+        W, weights = design.weights(scores.state(w)), scores.chain_weights(w)
+        chain = SegmentTransitions(*weights, rows=self._rows(w, weights[0]))
+        jobs = zip(self.parts, self.work)
+        self.threads.map(lambda job: self._run_part(W, chain, *job, squared=design), jobs)
+        found, none = np.full_like(w, np.inf), np.zeros_like(scores.state(w))
+        buffers = [work.buffer for work in self.work]
+        design.finish(self.residual, buffers, none, 0.0, scores.state(found), self.threads)
+        return np.maximum(found + 2 * self.l2, TINY)
+
     def _observed_triples(self, step_weights: np.ndarray) -> np.ndarray:
         features, pairs = self.scores.features, self.data.pairs
         step, weight, value = features.of_pairs(np.arange(len(pairs)), pairs)
@@ -357,21 +373,25 @@ class SegmentLogLikelihood:
         self.scores.triples(gradient)[:] = self.entries.sums - self.observed_triples
         return float(self.observed_triples @ self.scores.triples(w))
 
-    def _run_part(self, W, chain, blocks: list, work: ThreadWorkspace) -> None:
-        # Compute scores of cells, log Z and residuals; add the gradient to the buffer.
+    def _run_part(self, W, chain, blocks: list, work: ThreadWorkspace, squared=None) -> None:
+        # Compute scores of cells, log Z and residuals; add the gradient to the buffer. With a
+        # design of squares, variances of cells and second derivatives in their place.
         work.clear()
-        design = self.design
+        design = self.design if squared is None else squared
         for block in blocks:
             a, b, first = block.a, block.b, block.first
             psi = work.psi[: block.last - first]
-            design.scores(W, first, block.last, psi)
+            self.design.scores(W, first, block.last, psi)
             work.observed += float(block.weight @ psi.reshape(-1)[block.active])
             self.change_scores(psi, block)
             F, _ = work.forward_backward(psi, a, b, chain, self.weights[a:b], self.log_z[a:b])
             if self.weighted:
                 F *= self.cell_weights[first : block.last, None]
-            self.keep_marginals(F, block)
-            F.reshape(-1)[block.active] -= block.weight
+            if squared is None:
+                self.keep_marginals(F, block)
+                F.reshape(-1)[block.active] -= block.weight
+            else:
+                F *= 1 - F / np.maximum(self.cell_weights[first : block.last, None], TINY)
             design.collect(F, first, work.buffer)
             if self.residual is not None:
                 # "clip": by default, numpy would first make a copy to check the indices.
