@@ -113,6 +113,8 @@ FAULTS = [
     ("objectives/likelihood/partial.py", "mu[last].sum(axis=0), direction.end", "mu[first].sum(axis=0), direction.end", "test_entropy"),
     ("objectives/segment/partial_segments.py", "end - mu[~first]", "end + mu[~first]", "test_partial_segments"),
     ("objectives/segment/partial_segments.py", "transition |= bool(", "bool(", "test_partial_segments"),
+    ("objectives/segment/segment_likelihood.py", "F *= 1 - F /", "F *= 1 + F /", "test_semicrf"),
+    ("estimators/semicrf/segment_problem.py", "None if alike else likelihood.diagonal", "None", "test_silent_gaps"),
     ("objectives/segment/segment_likelihood.py", " & (np.roll(label, 1) >= 0)", "", "test_partial_segments"),
     ("objectives/segment/partial_segments.py", "psi[self.closed[a:b] - block.first] = -np.inf", "pass", "test_partial_segments"),
     ("estimators/semicrf/segment_source.py", "minlength=len(potentials)) == 1)", "minlength=len(potentials)) >= 1)", "test_partial_segments"),
