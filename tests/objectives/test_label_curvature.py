@@ -165,10 +165,12 @@ def test_block_of_transitions_costs_few_evaluations(L, monkeypatch):
 @pytest.mark.parametrize("model", [{}, {"all_possible_states": True}], ids=str)
 @pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("L", [2, 7])
-def test_second_derivatives_in_each_weight(L, n, model):
+@pytest.mark.parametrize("dense", [False, True])
+def test_second_derivatives_in_each_weight(dense, L, n, model):
     # Exact where sequences have one row.
     X, y = make_sparse_data(6, n=300, M=40, L=L)
-    X, y = Sequences(X.rows, np.arange(X.n_rows + 1)), list(np.concatenate(y)[:, None])
+    rows = X.rows.toarray() if dense else X.rows
+    X, y = Sequences(rows, np.arange(X.n_rows + 1)), list(np.concatenate(y)[:, None])
     weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
     _, scores, f = problem_of(CRFTagger(l2=0.3, **model), X, y, weights, n)
     w = np.random.default_rng(1).normal(size=scores.n_weights)

@@ -225,6 +225,28 @@ def test_segmenters_of_sparse_columns_of_small_values_converge(seed):
     assert model.n_iter_ < 200
 
 
+# Objectives after 5,000 iterations, by (seed, l1).
+WITH_OUTLIERS = {(2, 0.0): 175.5778, (2, 0.1): 189.6041, (5, 0.0): 237.5145, (5, 0.1): 286.3745}
+
+
+@pytest.mark.parametrize(("seed", "l1"), WITH_OUTLIERS)
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_columns_with_outliers_are_within_tol_or_warn(form, seed, l1):
+    """Of eight sets, five ended 80 to 155 tol above the minimum without a warning (dense)."""
+    rng = np.random.default_rng(seed)
+    W, X, y = rng.normal(size=(80, 8)), [], []
+    for _ in range(60):
+        rows = rng.standard_normal((rng.integers(4, 12), 80))
+        y.append((rows @ W + 2 * rng.gumbel(size=(len(rows), 8))).argmax(axis=1).tolist())
+        rows[rng.random(rows.shape) < 0.002] *= 1e4
+        X.append(form(rows))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        found = CRFTagger(l1=l1, l2=0.1).fit(X, y).objective_
+    warned = any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
+    assert warned or found <= 1.01 * WITH_OUTLIERS[seed, l1]
+
+
 def numbers_with_outliers(seed):
     """Numbers of which one in 80 of the first rows is 10,000 times as large; segments."""
     rng, X, y = np.random.default_rng(seed), [], []
@@ -238,9 +260,9 @@ def numbers_with_outliers(seed):
     return X, y
 
 
-@pytest.mark.parametrize("seed", [0, 1, 4, 5])
+@pytest.mark.parametrize("seed", [3, 12, 15, 19, 21])
 def test_segmenters_of_columns_with_outliers_are_within_tol(seed):
-    """Two of four ended up to 10 tol above the minimum without a warning."""
+    """Of 24 sets, seven ended 1.4 to 1,300 tol above the minimum without a warning."""
     X, y = numbers_with_outliers(seed)
     least = SemiCRFSegmenter(tol=1e-9, max_iter=20_000).fit(X, y).objective_
     with warnings.catch_warnings():

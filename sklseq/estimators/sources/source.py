@@ -333,9 +333,8 @@ class RowSource(Source):
         return centred_columns(scores, self.X.rows, l2)
 
     def diagonal(self, likelihood: Any) -> Callable[[np.ndarray], np.ndarray] | None:
-        if not self.X.is_sparse or likelihood.scores.largest is None:
-            return None
-        return partial(diagonal_curvature, likelihood)
+        alike = likelihood.scores.largest is None
+        return None if alike else partial(diagonal_curvature, likelihood)
 
     def row_curvature(self, likelihood: Any) -> list[Callable[[np.ndarray], LabelCurvature]]:
         if not has_row_curvature(likelihood.scores):

@@ -182,7 +182,7 @@ def _expected_counts(
 def diagonal_curvature(f: LogLikelihood, w: np.ndarray) -> np.ndarray:
     """Second derivatives Σ_t x_t(f)² p_t(j) (1 - p_t(j)) + 2 · l2 of f in each state weight at w.
 
-    For sparse rows. Covariances between rows are neglected; other weights have infinity.
+    Covariances between rows are neglected; other weights have infinity.
     """
     scores, squared = f.scores, f.scores.design.squared()
     chain, W = scores.chain(w), scores.design.weights(scores.state(w))

@@ -11,7 +11,7 @@ position in w of the weight of a (feature, label) pair. All designs have the sam
 ``collect(r, a, buffer)`` add the part of rows a, a + 1, …, whose residuals are r
 ``finish(…)``             gradient = X' residual + ridge · w; returns Σ w²
 ``release()``             free the rows of X; none of the above may be called afterwards
-``squared()``             a copy that collects squares of values (designs of sparse rows)
+``squared()``             a copy that collects squares of values
 ``for_rows(X)``           a design of other rows with the same layout of w (not in all designs)
 ``nbytes``                memory of the rows, in designs that have ``for_rows``
 ``unshared()``            a copy for an evaluation at another w at the same time
@@ -175,6 +175,10 @@ class DenseRows(DenseScores):
             gradient += buffer.reshape(-1)[self.at]
         return float(np.square(w, dtype=np.float64).sum())
 
+    def squared(self) -> DenseSquares:
+        """A copy whose ``collect`` takes the squares of values."""
+        return DenseSquares(self)
+
     def release(self) -> None:
         del self.rows
 
@@ -185,6 +189,18 @@ class DenseRows(DenseScores):
 
     def pack(self, rows: np.ndarray) -> np.ndarray:
         return rows.reshape(-1)[self.at]
+
+
+class DenseSquares(DenseRows):
+    """Design whose ``collect`` takes the squares of the values of ``design``, block by block."""
+
+    def __init__(self, design: DenseRows):
+        vars(self).update(vars(design))
+
+    def collect(self, residual: np.ndarray, first: int, buffer: np.ndarray) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):  # of large values in float32
+            squares = np.square(self.rows[first : first + len(residual)])
+            add_product(buffer, squares, residual)
 
 
 class TriangularRows(DenseRows):
