@@ -53,7 +53,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "coef_" in vars(self):
-            self.coef_ = self.coef_
+            self.coef_ = self.coef_  # in padded rows
 
     def __getstate__(self):
         state = super().__getstate__()
@@ -79,12 +79,12 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         return cached.rows
 
     def _transition_weights(self) -> TransitionWeights:
-        given = self.transition_, self.start_, self.end_, self.transition_coef_
-        check_no_nan(
-            transition_=given[0], start_=given[1], end_=given[2], transition_coef_=given[3]
-        )
+        names = "transition_", "start_", "end_", "transition_coef_"
+        given = {name: getattr(self, name) for name in names}
+        check_no_nan(**given)
         dtype = self.coef_.dtype if hasattr(self, "coef_") else self.transition_.dtype
-        return TransitionWeights(*(w if w is None else w.astype(dtype, copy=False) for w in given))
+        of_type = (w if w is None else w.astype(dtype, copy=False) for w in given.values())
+        return TransitionWeights(*of_type)
 
     def _design(self, X: Sequences) -> tuple[Any, np.ndarray]:
         # The object that scores the rows of X, and the weights that it takes.

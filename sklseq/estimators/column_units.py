@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.threads import spans
-from sklseq.data.sequences import made_of_ones
+from sklseq.data.sequences import canonical, made_of_ones
 
 # Magnitude below which columns are small, and the bound of their effect on a score, as root mean
 # square over the rows, below which this is said: few weights come near the bound. (20 generated
@@ -176,7 +176,7 @@ def _of_one_sign(values: np.ndarray) -> np.ndarray:
 
 def _sizes(rows: Any) -> np.ndarray:
     if sparse.issparse(rows):
-        return rows.max(axis=0).maximum(-rows.min(axis=0)).toarray().ravel()
+        return np.ravel(abs(canonical(rows)).max(axis=0).toarray())
     return np.maximum(rows.max(axis=0, initial=0), -rows.min(axis=0, initial=0))
 
 

@@ -43,13 +43,12 @@ def check_weights(model: Any) -> None:
 
 def _kind_of_weights(name: str, value: Any) -> tuple[str, bool]:
     # What weights have to be, and whether ``value`` is that.
+    is_array, is_sparse = isinstance(value, np.ndarray), sparse.issparse(value)
     if name == "transition_coef_":
-        return "a CSR matrix", sparse.issparse(value) and value.format == "csr"
+        return "a CSR matrix", is_sparse and value.format == "csr"
     if name == "coef_":
-        return "an array or a sparse matrix", isinstance(value, np.ndarray) or sparse.issparse(
-            value
-        )
-    return "an array", isinstance(value, np.ndarray)
+        return "an array or a sparse matrix", is_array or is_sparse
+    return "an array", is_array
 
 
 def check_no_nan(**weights: Any) -> None:

@@ -167,22 +167,28 @@ class History:
 
     def _products_among(self, free: np.ndarray, v: np.ndarray) -> np.ndarray:
         # Inner products of all pairs and v over the free weights.
-        every, gram = np.ones(len(self.is_new), dtype=bool), None
-        if len(self.free) == len(free):
-            more, less = free & ~self.free, self.free & ~free
-            if np.count_nonzero(more) + np.count_nonzero(less) <= CHANGED * np.count_nonzero(free):
-                change = self._multiply(more, v, every) - self._multiply(less, v, every)
-                gram = np.where(self.is_new | self.is_new[:, None], 0.0, self.among + change)
-                kept = gram.diagonal()[~self.is_new]
-                if (kept < LOST * self.among.diagonal()[~self.is_new]).any():
-                    gram = None
-        if gram is None:
-            self.among = self._multiply(free, v, every)
+        kept = self._products_of_known(free, v)
+        if kept is None:
+            self.among = self._multiply(free, v, np.ones_like(self.is_new))
         else:
-            self.among = gram + self._multiply(free, v, self.is_new)
-        self.free, self.is_new = free, every & False
+            self.among = kept + self._multiply(free, v, self.is_new)
+        self.free, self.is_new[:] = free, False
         self.is_new[-1] = True
         return self.among
+
+    def _products_of_known(self, free: np.ndarray, v: np.ndarray) -> np.ndarray | None:
+        # Those of the rows that are not new, 0 for the others; None if they have to be computed
+        # anew.
+        if len(self.free) != len(free):
+            return None
+        more, less = free & ~self.free, self.free & ~free
+        if np.count_nonzero(more | less) > CHANGED * np.count_nonzero(free):
+            return None
+        every, known = np.ones_like(self.is_new), ~self.is_new
+        change = self._multiply(more, v, every) - self._multiply(less, v, every)
+        gram = np.where(known & known[:, None], self.among + change, 0.0)
+        squares, before = gram.diagonal()[known], self.among.diagonal()[known]
+        return None if (squares < LOST * before).any() else gram
 
     def _multiply(self, free: np.ndarray, v: np.ndarray, rows: np.ndarray) -> np.ndarray:
         # Inner products of these rows with all pairs and v over the free weights.

@@ -141,6 +141,13 @@ def test_functions_have_few_arguments():
 MOST_LINES = 40  # of the body of a function, without its docstring
 
 
+def found_in_python(find):
+    """(module, each item of ``find(text)``) of modules in Python."""
+    for path in sources():
+        if path.suffix == ".py":
+            yield from ((place(path), item) for item in find(path.read_text(encoding="utf-8")))
+
+
 def bodies(text):
     """(name, number of lines of the body) of functions."""
     for node in ast.walk(ast.parse(text)):
@@ -151,13 +158,7 @@ def bodies(text):
 
 @thread_unsafe
 def test_functions_are_short():
-    found = {
-        (place(path), name)
-        for path in sources()
-        if path.suffix == ".py"
-        for name, n in bodies(path.read_text(encoding="utf-8"))
-        if n > MOST_LINES
-    }
+    found = {(at, name) for at, (name, n) in found_in_python(bodies) if n > MOST_LINES}
     assert found == set()
 
 
@@ -186,13 +187,7 @@ def late_imports(text):
 
 @thread_unsafe
 def test_late_imports_give_their_reason():
-    found = {
-        (place(path), name)
-        for path in sources()
-        if path.suffix == ".py"
-        for name in late_imports(path.read_text(encoding="utf-8"))
-    }
-    assert found == set()
+    assert set(found_in_python(late_imports)) == set()
 
 
 # Thresholds of arithmetic, and in how many places each may be written down.

@@ -196,10 +196,8 @@ def diagonal_curvature(f: LogLikelihood, w: np.ndarray) -> np.ndarray:
             squared.collect(psi, block.first, work.buffer)
 
     f.threads.map(add_run, zip(f.runs, f.buffers))
-    found, none = np.full_like(w, np.inf), np.zeros_like(scores.state(w))
     buffers = [work.buffer for work, _ in zip(f.buffers, f.runs)]
-    squared.finish(f.residual, buffers, none, 0.0, scores.state(found), f.threads)
-    return np.maximum(found + 2 * f.l2, TINY)
+    return scores.diagonal(squared, f.residual, buffers, 2 * f.l2, f.threads)
 
 
 def _variances(residual: np.ndarray, weight: np.ndarray) -> np.ndarray:

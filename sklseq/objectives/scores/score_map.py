@@ -18,6 +18,7 @@ from scipy import sparse
 
 from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.threads import Threads
+from sklseq._lib.tiny import TINY
 from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import Sequences, row_positions
 from sklseq.inference.chain.linear_chain import Transitions, _chain
@@ -493,6 +494,18 @@ class ScoreMap:
         gradient[a:b] = pairwise.reshape(-1)[self.transition_at]
         gradient[b:c] = start[self.start_at]
         gradient[c:d] = end[self.end_at]
+
+    def diagonal(
+        self, squared: Any, residual: Any, buffers: list, ridge: float, threads: Threads
+    ) -> np.ndarray:
+        """Second derivatives in each weight; infinity in those of the chain.
+
+        Variances of scores have been collected by ``squared``, see ``squared()`` of designs.
+        """
+        found = np.full(self.n_weights, np.inf, dtype=self.dtype)
+        none, of_state = np.zeros(self.n_state, dtype=self.dtype), self.state(found)
+        squared.finish(residual, buffers, none, 0.0, of_state, threads)
+        return np.maximum(found + ridge, TINY)
 
     def chain_masks(self) -> tuple[np.ndarray, np.ndarray]:
         """Two masks of the rows of :meth:`padded_chain`: 1 where trained, and 1 where allowed."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from sklseq._lib.cpu import load_kernel
 from sklseq._lib.threads import Threads, runs_of
+from sklseq._lib.tiny import TINY
 from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.segment.segmentations import (
@@ -34,7 +35,6 @@ _linear = load_kernel("sklseq.objectives.scores._linear")
 # With 0.1 as many as with 1/8; with 0.16 to 0.18 a few more; with 1/4 about as many as without, and
 # with 1/2, the scale of equal bounds, up to three times as many.)
 POWER = 1 / 8
-TINY = np.finfo(np.float64).tiny
 
 
 class GoldSegments(NamedTuple):
@@ -345,10 +345,8 @@ class SegmentLogLikelihood:
         chain = SegmentTransitions(*weights, rows=self._rows(w, weights[0]))
         jobs = zip(self.parts, self.work)
         self.threads.map(lambda job: self._run_part(W, chain, *job, squared=design), jobs)
-        found, none = np.full_like(w, np.inf), np.zeros_like(scores.state(w))
         buffers = [work.buffer for work in self.work]
-        design.finish(self.residual, buffers, none, 0.0, scores.state(found), self.threads)
-        return np.maximum(found + 2 * self.l2, TINY)
+        return scores.diagonal(design, self.residual, buffers, 2 * self.l2, self.threads)
 
     def _observed_triples(self, step_weights: np.ndarray) -> np.ndarray:
         features, pairs = self.scores.features, self.data.pairs
