@@ -86,17 +86,19 @@ def test_a_label_that_occurs_in_sets_only_is_a_class(data):
     assert CRFTagger().fit(X, y).classes_.tolist() == LABELS
 
 
-def test_states_that_have_a_weight():
+@pytest.mark.parametrize("unknown", [None, {"a", "b", "c"}])
+def test_states_that_have_a_weight(unknown):
     # Labels and members of sets count for the features of their row; an unknown label does not,
     # but allows every transition, first and last label.
-    X, y = [np.eye(4), np.eye(4)[3:]], [["a", {"b", "c"}, None, "c"], ["a"]]
+    X, y = [np.eye(4), np.eye(4)[3:]], [["a", {"b", "c"}, unknown, "c"], ["a"]]
     tagger = CRFTagger(l2=0.01).fit(X, y)
     expected = [[1, 0, 0], [0, 1, 1], [0, 0, 0], [1, 0, 1]]
     assert_array_equal(tagger.coef_ != 0, expected)
     expected = [[0, 1, 1], [1, 1, 1], [1, 1, 1]]  # a - b or c - any - c
     assert_array_equal(tagger.transition_ != 0, expected)
     assert_array_equal(tagger.start_ != 0, [1, 0, 0])
-    for other in (([RowBlocks(x) for x in X], y), (Shards([(X, y)]),)):
+    parts = Shards([(X[:1], y[:1]), (X[1:], y[1:])])
+    for other in (([RowBlocks(x) for x in X], y), (Shards([(X, y)]),), (parts,)):
         again = CRFTagger(l2=0.01).fit(*other)
         for name in WEIGHTS:
             assert_array_equal(getattr(again, name) != 0, getattr(tagger, name) != 0)

@@ -141,10 +141,11 @@ def allowed_support(X, labels: AllowedLabels) -> Support:
     return Support(np.flatnonzero(seen), transition, start, end)
 
 
-def support_of_codes(support: Support, table: np.ndarray, unknown: int) -> Support:
+def support_of_codes(support: Support, table: np.ndarray, n_single: int) -> Support:
     """Support of labels from the support of codes such as those of ``AllowedLabels``.
 
-    As in :func:`allowed_support`, rows of unknown label give features no weights.
+    As in :func:`allowed_support`, rows of unknown label, or with a set of all labels, give features
+    no weights.
 
     Parameters
     ----------
@@ -152,12 +153,14 @@ def support_of_codes(support: Support, table: np.ndarray, unknown: int) -> Suppo
         ``pairs`` are feature · n_codes + code.
     table : bool ndarray of shape (n_codes, n_labels)
         The labels that each code allows.
-    unknown : int
-        The code that allows every label.
+    n_single : int
+        Codes below this number are those of single labels.
     """
     feature, code = np.divmod(support.pairs, len(table))
     seen = np.zeros((feature.max(initial=-1) + 1, table.shape[1]), dtype=bool)
-    for k in np.unique(code[code != unknown]):
+    unknown = table.all(axis=1)
+    unknown[:n_single] = False  # also where there is one label in all
+    for k in np.unique(code[~unknown[code]]):
         seen[feature[code == k]] |= table[k]
     follows = table.T.astype(float) @ support.transition @ table > 0
     start, end = (table[some].any(axis=0) for some in (support.start, support.end))
