@@ -30,6 +30,7 @@ from sklseq.estimators.crf.early_stopping import EarlyStopping
 from sklseq.estimators.sources.open_source import open_source
 from sklseq.estimators.sources.shards import read_content
 from sklseq.inference.chain.linear_chain import MOST_BATCH_ROWS
+from sklseq.objectives.likelihood.label_curvature import diagonal_curvature
 from sklseq.objectives.likelihood.sharded import add_sums, likelihood_of, sum_of_shard
 from tests.objectives.test_partial import options, partial_labels, problem_of
 from tests.sample_data import make_data, make_sparse_data
@@ -241,6 +242,8 @@ def test_parts_of_a_cluster_add_up(partial):
     value, total = add_sums(*(sum_of_shard(part, w) for part in parts))
     assert_allclose(value, whole.value_and_gradient(w, gradient), rtol=1e-12)
     assert_allclose(total, gradient, rtol=1e-9, atol=1e-10)
+    total = sum(diagonal_curvature(part, w) for part in parts)
+    assert_allclose(total, diagonal_curvature(whole, w), rtol=1e-9, atol=1e-10)
 
 
 def test_nothing_known():

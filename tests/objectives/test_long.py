@@ -17,6 +17,7 @@ from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.objectives.likelihood.block_sequence import BlockSequence, as_block
 from sklseq.objectives.likelihood.gradient_plan import Plan, plan_gradient
+from sklseq.objectives.likelihood.label_curvature import diagonal_curvature
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.long import LongLogLikelihood
 from sklseq.objectives.likelihood.long_data import LongData
@@ -217,6 +218,27 @@ def test_gradients_agree(passes, form, block_rows):
     ours, theirs = long.scores.unpack(gradient), reference.scores.unpack(expected_gradient)
     for a, b in zip(ours, theirs):
         np.testing.assert_allclose(a, b, **CLOSE)
+
+
+@pytest.mark.parametrize("block_rows", [16, 1000])
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_second_derivatives_in_each_weight(form, block_rows):
+    # Of sequences longer than a block, those with the filter, which has all of p_t without
+    # transitions; in logarithms where scores are large.
+    parts = [labelled(T, seed=T, form=form) for T in (3, 700, 0, 33)]
+    X, y = zip(*parts)
+    options = {"weights": [1, 0.5, 1, 2]}
+    long = long_likelihood(X, y, OnePass, block_rows=block_rows, **options)
+    reference = reference_likelihood(X, y, **options)
+    rng = np.random.default_rng(1)
+    coef, (start, end) = rng.normal(size=(5, 3)), rng.normal(size=(2, 3))
+    for coef[0, 0] in (0.5, 800):
+        A = rng.normal(size=(3, 3)) * (block_rows == 1000)
+        weights = Weights(coef, A, start, end)
+        found = long.scores.unpack(long.diagonal(long.scores.pack(weights)))
+        exact = diagonal_curvature(reference, reference.scores.pack(weights))
+        for a, b in zip(found, reference.scores.unpack(exact)):
+            np.testing.assert_allclose(a, b, **CLOSE)
 
 
 @pytest.mark.parametrize("passes", PASSES)

@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from sklseq import CRFTagger, SemiCRFSegmenter, Sequences
+from sklseq import CRFTagger, RowBlocks, SemiCRFSegmenter, Sequences, Shards
 from sklseq._lib.threads import Threads
 from sklseq.objectives.likelihood.row_curvature import has_row_curvature, row_curvature
 from sklseq.solvers import BlockMetric, lbfgs
@@ -229,9 +229,18 @@ def test_segmenters_of_sparse_columns_of_small_values_converge(seed):
 WITH_OUTLIERS = {(2, 0.0): 175.5778, (2, 0.1): 189.6041, (5, 0.0): 237.5145, (5, 0.1): 286.3745}
 
 
+def in_shards(X, y):
+    return (Shards([(X[:25], y[:25]), (X[25:], y[25:])]),)
+
+
+def in_blocks(X, y):
+    return [RowBlocks(x) for x in X], y
+
+
 @pytest.mark.parametrize(("seed", "l1"), WITH_OUTLIERS)
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
-def test_columns_with_outliers_are_within_tol_or_warn(form, seed, l1):
+@pytest.mark.parametrize("given", [lambda X, y: (X, y), in_blocks, in_shards])
+def test_columns_with_outliers_are_within_tol_or_warn(given, form, seed, l1):
     """Of eight sets, five ended 80 to 155 tol above the minimum without a warning (dense)."""
     rng = np.random.default_rng(seed)
     W, X, y = rng.normal(size=(80, 8)), [], []
@@ -242,7 +251,7 @@ def test_columns_with_outliers_are_within_tol_or_warn(form, seed, l1):
         X.append(form(rows))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        found = CRFTagger(l1=l1, l2=0.1).fit(X, y).objective_
+        found = CRFTagger(l1=l1, l2=0.1).fit(*given(X, y)).objective_
     warned = any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
     assert warned or found <= 1.01 * WITH_OUTLIERS[seed, l1]
 

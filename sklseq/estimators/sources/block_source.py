@@ -141,3 +141,6 @@ class BlockSource(Source):
 
     def likelihood(self, scores: ScoreMap, l2: float, threads: Threads) -> LongLogLikelihood:
         return LongLogLikelihood(scores, self.data, l2)
+
+    def diagonal_of(self, likelihood: LongLogLikelihood) -> Callable[[np.ndarray], np.ndarray]:
+        return likelihood.diagonal

@@ -1,5 +1,7 @@
 """Training data in shards, on this machine or on the workers of a cluster."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +14,7 @@ from sklseq.estimators.sources.shards import ShardError, Shards, named, shard_na
 from sklseq.estimators.sources.source import Source
 from sklseq.features import DictFeatures
 from sklseq.objectives.likelihood.gradient_plan import Plan
+from sklseq.objectives.likelihood.label_curvature import diagonal_of_parts
 from sklseq.objectives.likelihood.sharded import ShardedLogLikelihood, triples_of_shard
 from sklseq.objectives.likelihood.stochastic import ShardedStochasticLikelihood
 from sklseq.objectives.likelihood.summary import (
@@ -162,6 +165,9 @@ class LocalShardSource(ShardSource):
             self.made.keep_nothing()
         self.made = ShardedLogLikelihood(scores, self, allowed - max(sizes), l2, threads)
         return self.made
+
+    def diagonal_of(self, likelihood: ShardedLogLikelihood) -> Callable[[np.ndarray], np.ndarray]:
+        return partial(diagonal_of_parts, likelihood)
 
     @property
     def filled(self) -> list[int]:

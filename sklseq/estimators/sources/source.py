@@ -186,6 +186,10 @@ class Source(AbstractContextManager):
 
     def diagonal(self, likelihood: Any) -> Callable[[np.ndarray], np.ndarray] | None:
         """Function of w: second derivatives in each weight; None where features are alike."""
+        return None if likelihood.scores.largest is None else self.diagonal_of(likelihood)
+
+    def diagonal_of(self, likelihood: Any) -> Callable[[np.ndarray], np.ndarray] | None:
+        """The same, whether or not features are alike; None if it is not known."""
         return None
 
     def row_curvature(self, likelihood: Any) -> list[Callable[[np.ndarray], LabelCurvature]]:
@@ -332,9 +336,8 @@ class RowSource(Source):
     def centred(self, scores: ScoreMap, l2: float) -> CentredColumns | None:
         return centred_columns(scores, self.X.rows, l2)
 
-    def diagonal(self, likelihood: Any) -> Callable[[np.ndarray], np.ndarray] | None:
-        alike = likelihood.scores.largest is None
-        return None if alike else partial(diagonal_curvature, likelihood)
+    def diagonal_of(self, likelihood: LogLikelihood) -> Callable[[np.ndarray], np.ndarray]:
+        return partial(diagonal_curvature, likelihood)
 
     def row_curvature(self, likelihood: Any) -> list[Callable[[np.ndarray], LabelCurvature]]:
         if not has_row_curvature(likelihood.scores):

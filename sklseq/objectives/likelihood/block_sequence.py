@@ -308,6 +308,11 @@ class DenseBlock:
                 self.check(k, seed)
         self.check = None
 
+    def squared(self) -> DenseBlock:
+        """A block of the squares of all values."""
+        self.compare()
+        return DenseBlock(np.square(self.rows))
+
     @property
     def nbytes(self) -> int:
         return self.rows.nbytes
@@ -389,6 +394,12 @@ class SparseBlock:
             indptr, indices, data = self.entries(first, last)
             indices = slot[indices].astype(indptr.dtype, copy=False)
         _linear.scatter_rows(indptr[:-1], indptr[1:], indices, data, residual, out)
+
+    def squared(self) -> SparseBlock:
+        """A block of the squares of all values."""
+        block = self.part(0, len(self))
+        block.data = np.square(self.data)
+        return block
 
     def columns_in(self, first: int, last: int) -> np.ndarray:
         """Columns of the entries of some rows."""

@@ -8,7 +8,12 @@ from sklseq._lib.threads import BufferPool
 from sklseq._lib.tiny import TINY
 from sklseq.data.sequences import Sequences, as_csr
 from sklseq.inference.chain.linear_chain import BATCH_ROWS, Transitions
-from sklseq.objectives.likelihood.likelihood import Block, LogLikelihood, ThreadBuffers
+from sklseq.objectives.likelihood.likelihood import (
+    Block,
+    LogLikelihood,
+    SumOfParts,
+    ThreadBuffers,
+)
 from sklseq.objectives.scores.design import _linear, without_zeros
 from sklseq.objectives.scores.score_map import ScoreMap, Weights
 
@@ -198,6 +203,11 @@ def diagonal_curvature(f: LogLikelihood, w: np.ndarray) -> np.ndarray:
     f.threads.map(add_run, zip(f.runs, f.buffers))
     buffers = [work.buffer for work, _ in zip(f.buffers, f.runs)]
     return scores.diagonal(squared, f.residual, buffers, 2 * f.l2, f.threads)
+
+
+def diagonal_of_parts(f: SumOfParts, w: np.ndarray) -> np.ndarray:
+    """The same, of data in parts, each of which is without a penalty."""
+    return sum(f.each_part(lambda part: diagonal_curvature(part, w))) + 2 * f.l2
 
 
 def _variances(residual: np.ndarray, weight: np.ndarray) -> np.ndarray:

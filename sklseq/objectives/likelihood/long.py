@@ -2,13 +2,14 @@
 
 import numpy as np
 
+from sklseq._lib.tiny import TINY
 from sklseq.data.partial_labels import AllowedLabels
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import check_paths
 from sklseq.objectives.likelihood.block_sequence import AllowedSequence
 from sklseq.objectives.likelihood.long_data import LongData
 from sklseq.objectives.likelihood.long_hessian import LongHessian
-from sklseq.objectives.likelihood.passes import Checkpoints, Counts, PendingTooLarge
+from sklseq.objectives.likelihood.passes import Checkpoints, Counts, PendingTooLarge, Variances
 from sklseq.objectives.likelihood.short import batches
 from sklseq.objectives.scores.score_map import ScoreMap
 from sklseq.objectives.scores.transition_features import BlockFeatures
@@ -84,6 +85,24 @@ class LongLogLikelihood:
     def value(self, w: np.ndarray) -> float:
         """f(w), at the cost of value and gradient."""
         return self.value_and_gradient(w, np.empty_like(w))
+
+    def diagonal(self, w: np.ndarray) -> np.ndarray:
+        """Second derivatives as by ``diagonal_curvature``, of all labelings.
+
+        In sequences longer than a block, the probabilities of labels are those given the rows so
+        far, so that all rows are read once.
+        """
+        scores, counts = self.scores, self._zeros()
+        W = scores.design.unpack(scores.state(w)).astype(np.float64)
+        bc, features = self._chain(w)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for batch in self.batches:
+                batch.add_variances(bc, W, counts.state, features)
+            for sequence in self.long:
+                Variances(bc, W, counts, self.weights[sequence.number], features).run(sequence)
+        found = np.full(scores.n_weights, np.inf)
+        scores.state(found)[:] = scores.design.pack(counts.state)
+        return np.maximum(found + 2 * self.l2, TINY)
 
     def hessian(self, w: np.ndarray, max_bytes: float = 0.0) -> LongHessian:
         """Products with the Hessian at w; ``max_bytes`` is not used."""

@@ -234,6 +234,19 @@ class _Pass:
             self.counts.start += marginals[0, 0]
 
 
+class Variances(_Pass):
+    """Sums of x_t(f)² p_t(j) (1 - p_t(j)), in ``counts.state``; p_t is the filter at row t."""
+
+    def run(self, sequence) -> None:
+        """Add a sequence."""
+        before = None
+        for rows, last in with_last(sequence.blocks()):
+            block, _ = self._filter(rows, before, last, back=False)
+            p = np.exp(block.alpha[1:]) if block.in_logs else block.alpha[1:]
+            rows.squared().collect(self.weight * p * (1 - p), 0, self.counts.state)
+            before = block.last(self.bc.n_labels)
+
+
 class OnePass(_Pass):
     """Entropy message passing (Ilić et al. 2010, Algorithm 2) in blocks, by conditional means.
 

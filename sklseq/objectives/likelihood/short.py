@@ -63,24 +63,41 @@ class Batch:
         ``penalties`` are added to the scores of the rows; ``features``: transition features.
         """
         rows, chain, L = self.read(), bc.chain, bc.n_labels
-        psi, log_z = rows.scores(W), np.zeros(len(self.sequences))
-        psi += penalties
-        work, entries = Workspace(len(psi), bc.width, chain.dtype), None
-        if features is not None:
-            entries = features.of_sequences(rows, self.offsets)
-            entries.fill()
-        of_rows = None if entries is None else entries.with_expected()
-        work.forward_backward(psi, self.offsets, self.weights, chain, log_z, of_rows)
+        psi, log_z, work, entries = self._marginals(rows, bc, W, penalties, features)
         if log_z.min() == -np.inf:
             return log_z
         if entries is not None:
             entries.collect(counts.triples)
-        psi *= np.repeat(self.weights, np.diff(self.offsets))[:, None]
+        psi *= self._row_weights
         rows.collect(psi, 0, counts.state)
         counts.pairs[:L, :L] += work.pairwise_sum(chain)
         counts.start += psi[self.offsets[:-1]].sum(axis=0)
         counts.end += psi[self.offsets[1:] - 1].sum(axis=0)
         return log_z
+
+    def add_variances(
+        self, bc: BlockChain, W: np.ndarray, out: np.ndarray, features: BlockFeatures | None
+    ) -> None:
+        """Add weight · x_t(f)² p_t(j) (1 - p_t(j)) of all rows to ``out``."""
+        rows = self.read()
+        p = self._marginals(rows, bc, W, 0.0, features)[0]
+        rows.squared().collect(p * (1 - p) * self._row_weights, 0, out)
+
+    @property
+    def _row_weights(self) -> np.ndarray:
+        return np.repeat(self.weights, np.diff(self.offsets))[:, None]
+
+    def _marginals(self, rows, bc: BlockChain, W, penalties, features) -> tuple:
+        # Marginals, log Z, and the state of the recursions: Workspace and transition features.
+        psi, log_z = rows.scores(W), np.zeros(len(self.sequences))
+        psi += penalties
+        work, entries = Workspace(len(psi), bc.width, bc.chain.dtype), None
+        if features is not None:
+            entries = features.of_sequences(rows, self.offsets)
+            entries.fill()
+        of_rows = None if entries is None else entries.with_expected()
+        work.forward_backward(psi, self.offsets, self.weights, bc.chain, log_z, of_rows)
+        return psi, log_z, work, entries
 
 
 def batches(sequences: list, weights: np.ndarray, block_rows: int) -> list[Batch]:
