@@ -124,7 +124,8 @@ def forbid_pairs(forbidden: Iterable[Any], classes: ArrayLike) -> Constraints:
         if unknown:
             raise ValueError(
                 f"constraints names {unknown[0]!r:.60}, which is not a label; labels are "
-                f"{', '.join(f'{label!r:.60}' for label in labels)}."
+                f"{', '.join(f'{label!r:.60}' for label in labels)}. Labels of sequences of weight "
+                "0 do not count."
             )
         allowed[number[pair[0]], number[pair[1]]] = False
     return Constraints(allowed[:L, :L].copy(), allowed[L, :L].copy(), allowed[:L, L].copy())
@@ -150,8 +151,8 @@ def _check_mask(given: ArrayLike, n_labels: int) -> NDArray[np.bool_]:
         raise ValueError(
             f"constraints given as a mask must be boolean, or 0 and 1, of shape ({n_labels}, "
             f"{n_labels}), one row and one column per label in the order of classes_; got dtype "
-            f"{mask.dtype}, shape {mask.shape}. A list of forbidden pairs needs tuples (label, "
-            "next label)."
+            f"{mask.dtype}, shape {mask.shape}. Labels of sequences of weight 0 do not count. A "
+            "list of forbidden pairs needs tuples (label, next label)."
         )
     return mask.astype(bool)
 

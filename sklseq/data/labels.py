@@ -193,10 +193,15 @@ def _first_problem(labels: list[Any], kinds: set[str | None]) -> tuple[int, str]
     if len(kinds) > 1 or None in kinds:
         each = [type_kind(type(label)) for label in labels]
         if None in each:
-            row = each.index(None)
+            row, remedy = each.index(None), "replace it."
+            if isinstance(labels[row], (list, np.ndarray)):
+                remedy = (
+                    "replace it by a label, or for CRFTagger by a set of possible labels (labels "
+                    "in blocks come from a function that yields the blocks)."
+                )
             return row, (
                 f"is of type {type(labels[row]).__name__}; labels must be strings, integers or "
-                "booleans: replace it."
+                f"booleans: {remedy}"
             )
         row = [kind != each[0] for kind in each].index(True)
         return row, (

@@ -200,9 +200,10 @@ class RowBlocks:
         Raises
         ------
         ValueError
-            If a column does not exist, text is not UTF-8 or not a whole gzip file, or ``cache``
-            cannot hold a missing label; when the file is read, if a feature is missing or not a
-            number: the message names the line of a text file and the column.
+            If a column does not exist, ``columns`` has that of the labels, text is not UTF-8 or not
+            a whole gzip file, or ``cache`` cannot hold a missing label; when the file is read, if a
+            feature is missing or not a number: the message names the line of a text file and the
+            column.
         ImportError
             For Parquet and Arrow, if neither pyarrow nor polars is installed.
 
@@ -223,6 +224,11 @@ class RowBlocks:
         if columns is None:
             columns = [name for name in table_names(path) if name != label]
         rows = TableRows(path, check_names(columns))
+        if label in rows.columns:
+            raise ValueError(
+                f"columns must not have {label!r}, the column of the labels, which would be a "
+                "feature, too; leave it out."
+            )
         labels = None if label is None else TableColumn(path, label)
         if cache is None:
             return cls(rows), labels

@@ -163,7 +163,7 @@ def _check_labels_weighed(by_label: Mapping, labels: list) -> None:
         shown = ", ".join(map(repr, labels[:8])) + (", ..." if len(labels) > 8 else "")
         raise ValueError(
             f"class_weight has the label {unknown[0]!r}, which y does not have; remove it, or "
-            f"use the labels of y, {shown}."
+            f"use the labels of y, {shown}. Labels of sequences of weight 0 do not count."
         )
 
 

@@ -46,7 +46,8 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
     Attributes
     ----------
     vocabulary_ : dict of str to int
-        Column of each attribute, in order of first occurrence.
+        Column of each attribute, in order of first occurrence; to be read only, as ``transform``
+        looks attributes up in a table made of it once.
     n_features_out_ : int
         Number of attributes.
 

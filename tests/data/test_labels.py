@@ -127,6 +127,8 @@ def test_no_labels_give_an_empty_array_of_strings(y, n_sequences):
             [[(0, 2, "PER")]],
             r"Label \(0, 2, 'PER'\) of y, at row 0 of sequence 0, is of type tuple",
         ),
+        ([["a", ["a", "b"]]], r"of type list; .* a set of possible labels \(labels in blocks come"),
+        ([[np.array(["a"])]], r"of type ndarray; .* a function that yields the blocks\)"),
     ],
 )
 def test_bad_labels_are_named(y, message):

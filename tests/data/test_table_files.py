@@ -80,6 +80,8 @@ def check_table(path, folder):
         RowBlocks.from_table(path, columns=["disk"])
     with pytest.raises(ValueError, match="columns must be a list of names; got the string 'load'"):
         RowBlocks.from_table(path, columns="load")
+    with pytest.raises(ValueError, match="columns must not have 'state', the column of the labels"):
+        RowBlocks.from_table(path, "state", columns=["load", "state"])
     with pytest.raises(BlockError, match="Block 0 of sequence 0 cannot be read: ValueError"):
         next(RowBlocks(path).read(where="sequence 0"))
 

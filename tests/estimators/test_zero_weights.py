@@ -113,6 +113,25 @@ def test_forms_of_data_leave_weight_0_out(form, tmp_path):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("tagger", "parameters"),
+    [
+        (CRFTagger, {"constraints": [("c", "a")]}),
+        (CRFTagger, {"constraints": np.ones((3, 3), dtype=bool)}),
+        (CRFTagger, {"label_proportions": {"c": 0.5}}),
+        (HMSVMTagger, {"loss": 1 - np.eye(3)}),
+        (HMSVMTagger, {"class_weight": {"c": 2.0}}),
+        (ZScoreTagger, {"class_weight": {"c": 2.0}}),
+    ],
+)
+def test_errors_about_labels_of_weight_0_say_so(tagger, parameters):
+    X, y = [np.eye(2)] * 3, [["a", "b"], ["a", "b"], ["c", "c"]]
+    if "label_proportions" in parameters:
+        X, y = [*X, np.eye(2)], [*y, [None, None]]
+    with pytest.raises(ValueError, match="Labels of sequences of weight 0 do not count"):
+        tagger(**parameters).fit(X, y, sample_weight=[1, 1, 0, 1][: len(X)])
+
+
 def test_errors_keep_the_number_of_the_sequence():
     X, y, weights = [np.ones((2, 1))] * 3, [["a", "b"]] * 2 + [["a"]], [0.0, 1.0, 1.0]
     with pytest.raises(ValueError, match=r"Sequence 2 has .*rows in X"):

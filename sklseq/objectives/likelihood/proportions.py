@@ -105,7 +105,7 @@ def _one_group(given: Mapping[Any, float], labels: list) -> tuple[np.ndarray, np
         raise ValueError(
             f"label_proportions has the label {new[0]!r}, which y does not have; the labels of y "
             f"are {labels[:8]}{'...' if len(labels) > 8 else ''}. Remove it, or put it into a set "
-            "of possible labels in y."
+            "of possible labels in y. Labels of sequences of weight 0 do not count."
         )
     n, p, place = len(given), np.zeros(len(labels) + 1), {label: k for k, label in enumerate(given)}
     p[:n] = list(given.values())
