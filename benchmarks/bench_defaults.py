@@ -368,8 +368,9 @@ def plot_ratios(path):
     for k, (l1, l2) in enumerate(dict.fromkeys(tuple(cells[1:3]) for cells in rows)):
         some = [cells for cells in rows if tuple(cells[1:3]) == (l1, l2)]
         at = np.array([names.index(cells[0]) for cells in some]) + 0.15 * (k - 1.5)
-        axis.semilogy(at, [cells[7] for cells in some], "o", color=f"C{k}",
-                      label=f"l1 = {l1:g}, l2 = {l2:g}")  # fmt: skip
+        axis.semilogy(
+            at, [cells[7] for cells in some], "o", color=f"C{k}", label=f"l1 = {l1:g}, l2 = {l2:g}"
+        )
         axis.semilogy(at, [cells[5] for cells in some], "^", color=f"C{k}", fillstyle="none")
     for ratio in (1, 5, 10):
         axis.axhline(ratio, color="0.8", linewidth=1, zorder=0)

@@ -228,10 +228,8 @@ TASKS = {
     "ewt": (ewt, text_models, token_accuracy, (0.1, 0.3, 1.0)),
     "contacts": (contacts, text_models, span_f1, (0.01, 0.1, 1.0)),
     "letters, fold 0": (ocr, pixel_models, token_accuracy, (0.3, 1.0, 3.0)),
-    "letters, nine folds": (
-        lambda n: ocr(n, True), pixel_models, token_accuracy, (0.03, 0.1, 0.3)
-    ),
-}  # fmt: skip
+    "letters, nine folds": (lambda n: ocr(n, True), pixel_models, token_accuracy, (0.03, 0.1, 0.3)),
+}
 
 
 # ---------------------------------------------------------------- scores

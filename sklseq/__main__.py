@@ -118,11 +118,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_train(commands: Any) -> None:
     train = commands.add_parser(
-        "train", help="train a model on a column file",
+        "train",
+        help="train a model on a column file",
         description="Train a model on a column file: words in the first column, labels in the "
         "last.",
         epilog="Example: sklseq train -v -m names.model --columns w,pos train.txt",
-    )  # fmt: skip
+    )
     _add_model(train, help="where to save the model (a pickle)")
     _add_input(train)
     _add_features(train)
@@ -131,7 +132,7 @@ def _add_train(commands: Any) -> None:
     train.add_argument("--progress", action="store_true", help="show a progress bar")
     train.add_argument(
         "-v", "--verbose", action="store_true", help="say what was read and which features are used"
-    )  # fmt: skip
+    )
     train.set_defaults(run=_train)
 
 
@@ -141,10 +142,11 @@ def _add_features(train: Any) -> None:
         help="names of all columns but the label; default c0,c1,...",
     )  # fmt: skip
     train.add_argument(
-        "--features", choices=EXTRACTORS,
+        "--features",
+        choices=EXTRACTORS,
         help="default: letters of the words in the first column and of their neighbours, and "
         "templates of all columns (column_features)",
-    )  # fmt: skip
+    )
     train.add_argument(
         "--templates",
         metavar="FILE",
@@ -163,43 +165,49 @@ def _add_tagger(train: Any) -> None:
         "(features__neighbours__after=2; with --templates features__boundary=mark)",
     )  # fmt: skip
     train.add_argument(
-        "--dev", metavar="FILE",
+        "--dev",
+        metavar="FILE",
         help="a development set: stop when the score on it no longer rises (CRFTagger)",
-    )  # fmt: skip
+    )
 
 
 def _add_tag(commands: Any) -> None:
     tag = commands.add_parser(
-        "tag", help="add a column of predicted labels",
+        "tag",
+        help="add a column of predicted labels",
         description="Write a column file, or words of text, with predicted labels in the last "
         "column.",
         epilog="Example: sklseq tag -m names.model new.txt > tagged.txt",
-    )  # fmt: skip
+    )
     _add_model(tag, help="a model of train, saved or exported; load models of people you trust")
     _add_input(tag)
     tag.add_argument(
-        "--text", action="store_true",
+        "--text",
+        action="store_true",
         help="the input has one sequence a line, tokens separated by white space",
-    )  # fmt: skip
+    )
     tag.add_argument("--labels", action="store_true", help="write only labels, one sequence a line")
     tag.add_argument(
-        "--confidence", action="store_true",
+        "--confidence",
+        action="store_true",
         help="a column with the probability of the predicted label, or segment, in front of the "
         "labels",
-    )  # fmt: skip
+    )
     tag.set_defaults(run=_tag)
 
 
 def _add_evaluate(commands: Any) -> None:
     evaluate = commands.add_parser(
-        "evaluate", help="compare predicted labels with true ones",
+        "evaluate",
+        help="compare predicted labels with true ones",
         description="Print precision, recall and F1 of spans (B-PER, I-PER), or accuracies.",
         epilog="Examples: sklseq evaluate -m names.model test.txt; sklseq evaluate tagged.txt",
-    )  # fmt: skip
+    )
     _add_model(
-        evaluate, required=False,
+        evaluate,
+        required=False,
         help="a model; without it the last two columns are the true and the predicted label",
-    )  # fmt: skip
+    )
     _add_input(evaluate)
     evaluate.add_argument("--mode", choices=("conlleval", "strict"), help="how to read spans")
     evaluate.add_argument("--scheme", help="of --mode strict: iob2, iobes, ...")
@@ -208,10 +216,11 @@ def _add_evaluate(commands: Any) -> None:
 
 def _add_inspect(commands: Any) -> None:
     inspect = commands.add_parser(
-        "inspect", help="describe a model and list its largest weights",
+        "inspect",
+        help="describe a model and list its largest weights",
         description="Describe a model, and list the largest weights of transitions, features and "
         "transition features.",
-    )  # fmt: skip
+    )
     _add_model(inspect, help="a saved model of train; load models of people you trust")
     inspect.add_argument("-n", type=_count, default=20, help="number of weights (default 20)")
     inspect.set_defaults(run=_inspect)
@@ -232,7 +241,7 @@ def _add_input(command: Any) -> None:
     command.add_argument("--encoding", type=_encoding, default="utf-8", help="default utf-8")
     command.add_argument(
         "--comment", metavar="START", help="skip lines of a column file that start with it"
-    )  # fmt: skip
+    )
 
 
 def _names(text: str) -> list[str]:

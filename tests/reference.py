@@ -122,10 +122,11 @@ def expectation_semiring(emission, transition, row_features, pair_features, star
         signs = np.stack(np.broadcast_arrays(sign[:, None], np.sign(pair_features)))
         z = psi[t] + log_sum(z[:, None] + transition, axis=0)
         h, sign = logsumexp(
-            np.concatenate([terms.reshape(-1, *h.shape), (z[:, None] + log_f[t])[None]]), axis=0,
+            np.concatenate([terms.reshape(-1, *h.shape), (z[:, None] + log_f[t])[None]]),
+            axis=0,
             b=np.concatenate([signs.reshape(-1, *h.shape), np.sign(row_features[t])[None]]),
             return_sign=True,
-        )  # fmt: skip
+        )
         top = z.max()
         log_z, z, h = log_z + top, z - top, h - top
     last = log_sum(z)

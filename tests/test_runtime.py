@@ -113,24 +113,24 @@ MODELS = {
         as_rows,
     ),
     "templates, hashed": (
-        make_pipeline(
-            TemplateFeatures((("c0[0]"), "c1[-1]|c0[0]"), n_features=128), CRFTagger()
-        ),
+        make_pipeline(TemplateFeatures((("c0[0]"), "c1[-1]|c0[0]"), n_features=128), CRFTagger()),
         as_rows,
     ),
     "union": (
         make_pipeline(
-            FeatureUnion([
-                ("t", make_pipeline(TOKENS, WindowFeatures())),
-                ("l", LEXICON),
-                ("none", "drop"),
-                ("p", TemplateFeatures(["w[1]"])),
-            ]),
+            FeatureUnion(
+                [
+                    ("t", make_pipeline(TOKENS, WindowFeatures())),
+                    ("l", LEXICON),
+                    ("none", "drop"),
+                    ("p", TemplateFeatures(["w[1]"])),
+                ]
+            ),
             CRFTagger(),
         ),
         same,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module", params=MODELS)

@@ -136,9 +136,10 @@ def _of_text(path: str, columns: list[str], labels: bool) -> Iterator[np.ndarray
                     cells = _cells(filled, path, places, dtype)
                 except ValueError as error:
                     bad = bisect_left(
-                        range(len(lines)), True,
+                        range(len(lines)),
+                        True,
                         key=lambda k: not _parses(lines[: k + 1], path, places, dtype),
-                    )  # fmt: skip
+                    )
                     where = f"line {line + bad} of {path}"
                     why = _fault(lines[bad], path, names, places, dtype) or error
                     raise ValueError(f"{where} {why}") from error

@@ -179,8 +179,9 @@ class MarginalsDisplay:
         pred, true = self.y_pred, self.y_true
         if pred is not None:
             known = (pred[t] in code for t in rows)
-            scatter(pred, known, "predicted", s=14, color="#E69F00", edgecolor="black",
-                    linewidth=0.5)  # fmt: skip
+            scatter(
+                pred, known, "predicted", s=14, color="#E69F00", edgecolor="black", linewidth=0.5
+            )
         if true is not None:
             wrong = (true[t] in code and (pred is None or pred[t] != true[t]) for t in rows)
             scatter(true, wrong, "right" if pred is None else "right instead", s=60,

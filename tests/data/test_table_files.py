@@ -350,7 +350,7 @@ def sources(folder):
         RowBlocks(folder / "rows.npy"),
         RowBlocks(folder / "rows.npz"),
         RowBlocks.from_table(write(folder, ".csv"), "state")[0],
-    ]  # fmt: skip
+    ]
 
 
 def dense(rows):

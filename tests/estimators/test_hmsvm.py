@@ -577,9 +577,7 @@ def test_scores_of_all_rows_are_kept_up_to_date():
     X, y = problem(26, lengths=[4] * 6)
     rows, offsets = np.concatenate(X), np.arange(0, 25, 4)
     gram = rbf_kernel(rows, gamma=0.7)
-    hinge = StructuredHinge(
-        gram, offsets, np.concatenate(y), np.full(6, 2.0), margin()
-    )  # fmt: skip
+    hinge = StructuredHinge(gram, offsets, np.concatenate(y), np.full(6, 2.0), margin())
     rng, gaps = np.random.default_rng(0), np.zeros(6)
     for _ in range(5):
         hinge.optimize(rng.permutation(6), gaps, 20, 0.1)

@@ -87,9 +87,7 @@ def test_the_optimum_is_that_of_the_program_over_all_labelings(scale, boundaries
 
 def test_hard_margin_equals_the_program():
     X, y = data(3, n_features=8, separable=True)
-    best = quadratic_program(
-        X, y, 3, *LOSSES["hamming"], C=1, slack="hard", triples=seen(X, y)
-    )  # fmt: skip
+    best = quadratic_program(X, y, 3, *LOSSES["hamming"], C=1, slack="hard", triples=seen(X, y))
     for solver in SOLVERS[:2]:
         tagger = HMSVMTagger(C=np.inf, solver=solver, transition_features=COLUMNS, **TIGHT)
         assert_allclose(tagger.fit(X, y).objective_, best, rtol=1e-6)
@@ -314,9 +312,7 @@ def test_names_pipelines_and_searches():
     given = {"transition_features": "^w:[ac]", "random_state": 0, "solver": "bcfw", "tol": 1e-6}
     search = HMSVMTaggerCV(Cs=[0.1, 1.0], cv=3, **given).fit(dicts, y)
     plain = GridSearchCV(HMSVMTagger(**given), {"C": [0.1, 1.0]}, cv=3).fit(dicts, y)
-    assert_allclose(
-        search.scores_.mean(axis=0), plain.cv_results_["mean_test_score"], atol=0.02
-    )  # fmt: skip
+    assert_allclose(search.scores_.mean(axis=0), plain.cv_results_["mean_test_score"], atol=0.02)
     assert search.transition_coef_.nnz
     assert clone(search).transition_features == "^w:[ac]"
     tagger = HMSVMTagger(**given).fit(dicts, y)

@@ -151,9 +151,10 @@ def test_messages_do_not_echo_long_labels():
 
 @pytest.mark.filterwarnings("ignore:y holds one label only")
 @pytest.mark.parametrize(
-    "constraints", ["iob2", [(LONG, LONG)], [(None, LONG)], [(LONG, None)], [("q", "O")]],
+    "constraints",
+    ["iob2", [(LONG, LONG)], [(None, LONG)], [(LONG, None)], [("q", "O")]],
     ids=range(5),
-)  # fmt: skip
+)
 def test_constraints_do_not_echo_long_labels(constraints):
     with pytest.raises(ValueError, match=r"'z{50}") as caught:
         CRFTagger(constraints=constraints).fit(X, [[LONG, LONG], [LONG]])

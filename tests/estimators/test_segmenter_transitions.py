@@ -246,9 +246,10 @@ def test_every_answer_is_that_of_enumeration(fitted):
             assert_allclose(span.probability, p[has].sum(), atol=1e-10)
         for answer, labels in ((once, "ab"), (one_a, "a")):
             good = [
-                k for k in order
+                k
+                for k in order
                 if all(sum(seg[2] == name for seg in inside[k]) <= 1 for name in labels)
-            ]  # fmt: skip
+            ]
             assert answer[s] == inside[good[0]]
         assert all(one in inside for one in drawn[s])
 
@@ -383,8 +384,9 @@ def test_features_of_large_units_converge():
     source = SegmentSource.read(large, y, None, "O")
     assert_allclose(
         descend(SegmentProblem(clone(model).set_params(tol=1e-8), source)).value,
-        model.objective_, rtol=1e-5,
-    )  # fmt: skip
+        model.objective_,
+        rtol=1e-5,
+    )
 
 
 # ---------------------------------------------------------------------------- forbidden pairs

@@ -124,11 +124,13 @@ def test_steps_are_those_in_memory(form, n_shards, kind, monkeypatch):
             losses = [one.descend(order, 0.7) for one in (steps, visits)]
             assert_allclose(losses[1], losses[0], rtol=1e-10)
         for name in ("coef", "transition"):
-            a, b = (getattr(f.scores.unpack(x.w), name)
-                    for f, x in ((parts, visits), (whole, steps)))  # fmt: skip
+            a, b = (
+                getattr(f.scores.unpack(x.w), name) for f, x in ((parts, visits), (whole, steps))
+            )
             assert_allclose(a, b, rtol=1e-9, atol=1e-12)
-        triples = (f.scores.unpack_triples(x.w).toarray()
-                   for f, x in ((parts, visits), (whole, steps)))  # fmt: skip
+        triples = (
+            f.scores.unpack_triples(x.w).toarray() for f, x in ((parts, visits), (whole, steps))
+        )
         assert_allclose(*triples, rtol=1e-9, atol=1e-12)
 
 

@@ -205,8 +205,9 @@ def test_the_best_multiple_of_refined_weights_is_that_of_all_weights():
 
     def objective(k):
         crf = tagger.to_crf(scale=k, l2=0.1)
-        squares = sum(np.square(getattr(crf, name)[np.isfinite(getattr(crf, name))]).sum()
-                      for name in CHAIN)  # fmt: skip
+        squares = sum(
+            np.square(getattr(crf, name)[np.isfinite(getattr(crf, name))]).sum() for name in CHAIN
+        )
         return 0.1 * squares - crf.predict_log_proba_sequence(X, y).sum()
 
     best = minimize_scalar(objective, bounds=(0.01, 3), method="bounded").x

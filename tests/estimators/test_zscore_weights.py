@@ -71,8 +71,9 @@ def test_left_out_scores_are_those_of_a_new_fit(kernel, loss):
     leave_out = LeaveOut(problem.sample, problem.cost, solve_dense, gram)
     for s, left in enumerate(leave_out.scores(0.1)):
         others = np.delete(np.arange(len(X)), s)
-        tagger = ZScoreTagger(**options).fit([X[k] for k in others], [y[k] for k in others],
-                                             own[others])  # fmt: skip
+        tagger = ZScoreTagger(**options).fit(
+            [X[k] for k in others], [y[k] for k in others], own[others]
+        )
         D = decompose((np.zeros((2, 3)), tagger.transition_))[1]
         assert_allclose(decompose((np.zeros((2, 3)), left.transition()))[1], D, atol=1e-8)
         assert_allclose(left.natural, tagger.transition_weight_, rtol=1e-8)
@@ -85,8 +86,9 @@ def test_folds_score_as_a_grid_search_does(class_weight):
     found = ZScoreTaggerCV(l2s=[0.03, 1.0], transition_weights=[0.1], cv=KFold(3), **options)
     search = GridSearchCV(
         ZScoreTagger(transitions="information", transition_weight=0.1, **options),
-        {"l2": [0.03, 1.0]}, cv=KFold(3),
-    ).fit(X, y)  # fmt: skip
+        {"l2": [0.03, 1.0]},
+        cv=KFold(3),
+    ).fit(X, y)
     expected = search.cv_results_["mean_test_score"]
     assert_allclose(found.fit(X, y).cv_scores_[:, 0], expected, rtol=1e-12)
 

@@ -70,9 +70,7 @@ def test_symbols_have_a_window_of_eleven():
     letters = dict(zip(range(-6, 7), "ABCDEFGHIJKLM"))
     singles = {f"aa[{d}]={letters[d]}" for d in range(-5, 6)}
     pairs = {f"aa[{d}]|aa[{d + 1}]={letters[d]}|{letters[d + 1]}" for d in range(-3, 3)}
-    triples = {
-        "aa[-2]|aa[-1]|aa[0]=E|F|G", "aa[-1]|aa[0]|aa[1]=F|G|H", "aa[0]|aa[1]|aa[2]=G|H|I"
-    }  # fmt: skip
+    triples = {"aa[-2]|aa[-1]|aa[0]=E|F|G", "aa[-1]|aa[0]|aa[1]=F|G|H", "aa[0]|aa[1]|aa[2]=G|H|I"}
     assert set(names[6]) == singles | pairs | triples
     assert receptive_field(column_features(symbols=True).fit([["A"]])) == (5, 5)
 

@@ -100,7 +100,7 @@ def test_names_of_columns_are_those_of_memory():
         (WindowFeatures(), lambda: iter([X]), r"X\[0\] is an iterator, which can be read once"),
         (PerToken(), lambda: RowBlocks([]), "at least one row; got 1 sequence without rows"),
     ],
-)  # fmt: skip
+)
 def test_what_needs_memory_says_so(extractor, source, message):
     with pytest.raises(ValueError, match=message):
         extractor.fit([source()])

@@ -95,8 +95,9 @@ def test_the_tables_of_the_margin_paper_are_made(load, tmp_path, monkeypatch, ca
     spanish = "\n".join(f"{w} N {'B-x' if w == 'w3' else 'O'}" for w in words)
     english = "\n".join(f"{w}\t{'V' if w == 'w3' else 'N'}" for w in words)
     for folder, name, text in (
-        ("conll2002", "esp.train.gz", spanish), ("ptb-wsj-sample", "train.tsv.gz", english),
-    ):  # fmt: skip
+        ("conll2002", "esp.train.gz", spanish),
+        ("ptb-wsj-sample", "train.tsv.gz", english),
+    ):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / name).write_bytes(gzip.compress("\n\n".join([text] * 8).encode()))
     monkeypatch.setenv("SKLSEQ_DATA", str(tmp_path))

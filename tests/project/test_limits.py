@@ -163,9 +163,7 @@ def test_functions_are_short():
 
 
 # Packages that sklseq works without.
-OPTIONAL = {
-    "dask", "distributed", "matplotlib", "pandas", "polars", "pooch", "pyarrow", "requests"
-}  # fmt: skip
+OPTIONAL = {"dask", "distributed", "matplotlib", "pandas", "polars", "pooch", "pyarrow", "requests"}
 
 
 def late_imports(text):

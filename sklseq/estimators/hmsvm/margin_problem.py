@@ -284,9 +284,10 @@ class MarginProblem:
         coef = self._row_coefficients()
         support = np.flatnonzero((coef != 0).any(axis=1))
         attributes = {
-            "support_": support, "n_support_": len(support),
+            "support_": support,
+            "n_support_": len(support),
             "dual_coef_": coef[support].astype(dtype),
-        }  # fmt: skip
+        }
         if self.tagger.kernel not in ("linear", "precomputed"):
             attributes["support_vectors_"] = self.rows.rows[support]
         return attributes
@@ -304,10 +305,11 @@ class MarginProblem:
         paths = self.objective.support_paths()
         lengths = np.diff(self.objective.offsets)[paths.sequence]
         return outcome | {
-            "support_index_": paths.sequence, "support_alpha_": paths.alpha,
+            "support_index_": paths.sequence,
+            "support_alpha_": paths.alpha,
             "support_labels_": paths.labels,
             "support_offsets_": offsets_of(lengths),
-        }  # fmt: skip
+        }
 
 
 class _Report:

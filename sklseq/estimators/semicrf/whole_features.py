@@ -85,9 +85,9 @@ def texts_log_proba(model: Pipeline | None, tokens: list, lists: list) -> list[l
 
     ``lists``: the candidate segmentations of each sequence.
     """
-    asked = sorted({
-        (s, *segment[:2]) for s, found in enumerate(lists) for one in found for segment in one
-    })  # fmt: skip
+    asked = sorted(
+        {(s, *segment[:2]) for s, found in enumerate(lists) for one in found for segment in one}
+    )
     if model is None or not asked:
         return [[0.0] * len(found) for found in lists]
     rows: Any = model.predict_log_proba([text_of(tokens[s], span) for s, *span in asked])
