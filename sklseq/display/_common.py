@@ -140,6 +140,12 @@ MARK = (
 )
 
 
+def style_of(types: list, type_: Any) -> tuple[str, str, str]:
+    """Colour, border and hatching of a type among others."""
+    turn, k = divmod(types.index(type_), len(COLORS))
+    return COLORS[k], BORDERS[turn % len(BORDERS)], HATCHES[turn % len(HATCHES)]
+
+
 def rgb(color: str) -> tuple[int, ...]:
     """Red, green and blue of a colour, from 0 to 255."""
     return tuple(int(color[k : k + 2], 16) for k in (1, 3, 5))
@@ -165,6 +171,25 @@ def lines_of(text: str, spans: Iterable[tuple[int, int, Any]], width: int) -> It
             (span, max(start, first) - first, min(stop, last) - first, start >= first)
             for start, stop, span in spans if start < last and stop > first
         ])  # fmt: skip
+
+
+def lay_out(
+    texts: Iterable[tuple[str, Iterable[tuple[int, int, Any]]]], width: int, gap: float
+) -> tuple[list[tuple[float, Line]], float]:
+    """Each line of several texts with its place, ``gap`` lines between texts; the place below.
+
+    ``texts``: pairs of a text and its spans, as :func:`lines_of` takes them.
+    """
+    placed: list[tuple[float, Line]] = []
+    for s, (text, spans) in enumerate(texts):
+        first = len(placed) + gap * s
+        placed += [(first + k, line) for k, line in enumerate(lines_of(text, spans, width))]
+    return placed, placed[-1][0] + 1 if placed else 1
+
+
+def write_words(ax: Any, y: float, line: Line) -> None:
+    for column, word in words_of(line.text):
+        ax.text(column, y, word, family="monospace", fontsize=8, va="center")
 
 
 def words_of(line: str) -> Iterator[tuple[int, str]]:

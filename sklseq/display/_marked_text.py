@@ -11,15 +11,14 @@ from sklearn.base import BaseEstimator
 from sklseq._lib.checks import check_number
 from sklseq.data.types import SequencesLike
 from sklseq.display._common import (
-    BORDERS,
-    COLORS,
     MARK,
     ROW,
-    lines_of,
+    lay_out,
     new_axes,
     rgb,
+    style_of,
     tokens_of,
-    words_of,
+    write_words,
 )
 from sklseq.inspection import extract
 
@@ -148,29 +147,24 @@ class SpansDisplay:
             The display itself.
         """
         check_number("width", width, 1, whole=True)
-        lines, at = [], []
-        for s, (text, fields) in enumerate(zip(self.texts, self.fields)):
-            of_text = list(lines_of(text, ((field[2], field[3], field) for field in fields), width))
-            at += [len(lines) + k + 0.4 * s for k in range(len(of_text))]
-            lines += of_text
-        bottom = at[-1] + 1 if at else 1
-        columns = max([width, *(len(line.text) for line in lines)])
+        spans = ([(field[2], field[3], field) for field in fields] for fields in self.fields)
+        lines, bottom = lay_out(zip(self.texts, spans), width, 0.4)
+        columns = max([width, *(len(line.text) for _, line in lines)])
         ax = new_axes(self, ax, (0.07 * (columns + 2), 0.2 + 0.45 * bottom))
-        for y, line in zip(at, lines):
+        for y, line in lines:
             ends = [mark[1] for mark in line.marks[1:]] + [columns]
             for (field, begin, end, first), limit in zip(line.marks, ends):
                 self._draw(ax, field, begin, end, y)
                 if first:
                     name = _fitting(field, int(1.4 * (limit - begin)))
                     ax.text(begin, y - 0.31, name, fontsize=5.5, va="bottom")
-            for column, word in words_of(line.text):
-                ax.text(column, y, word, family="monospace", fontsize=8, va="center")
+            write_words(ax, y, line)
         ax.set(xlim=(-1, columns + 1), ylim=(bottom - 0.4, -0.8))
         ax.axis("off")
         return self
 
     def _mark(self, text: str, field: tuple) -> str:
-        color, border = self._style(field[0])
+        color, border, _ = style_of(self.labels, field[0])
         shade = ",".join(map(str, (*rgb(color), f"{_opacity(field):.2f}")))
         return (
             f'<mark style="color:inherit;{MARK}background:rgba({shade});'
@@ -181,14 +175,10 @@ class SpansDisplay:
     def _draw(self, ax: Any, field: tuple, begin: int, end: int, y: float) -> None:
         from matplotlib.patches import Rectangle
 
-        color, _ = self._style(field[0])
+        color, *_ = style_of(self.labels, field[0])
         corner, size = (begin - 0.3, y - 0.28), (end - begin + 0.6, 0.56)
         ax.add_patch(Rectangle(corner, *size, color=color, alpha=_opacity(field), lw=0))
         ax.add_patch(Rectangle((begin - 0.3, y + 0.24), size[0], 0.06, color=color, lw=0))
-
-    def _style(self, label: Any) -> tuple[str, str]:
-        turn, k = divmod(self.labels.index(label), len(COLORS))
-        return COLORS[k], BORDERS[turn % len(BORDERS)]
 
 
 def _check_fields(s: int, text: str, fields: list[tuple]) -> None:

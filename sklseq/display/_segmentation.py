@@ -14,16 +14,14 @@ from sklseq._lib.ragged import offsets_of
 from sklseq.data.segment_labels import labels_to_segments, segments_to_labels
 from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.display._common import (
-    BORDERS,
-    COLORS,
-    HATCHES,
     MARK,
     ROW,
-    lines_of,
+    lay_out,
     new_axes,
     rgb,
+    style_of,
     tokens_of,
-    words_of,
+    write_words,
 )
 from sklseq.metrics import span_precision_recall_fscore_support
 
@@ -165,20 +163,14 @@ class SegmentationDisplay:
             The display itself. With ``true``, its segments are the bars below the text.
         """
         check_number("width", width, 1, whole=True)
-        lines, at = [], []
-        for s in range(len(self.tokens)):
-            of_sequence = list(lines_of(" ".join(self.tokens[s]), self._spans(s), width))
-            # Sequences are separated by half a line.
-            at += [len(lines) + k + 0.5 * s for k in range(len(of_sequence))]
-            lines += of_sequence
-        bottom = at[-1] + 1 if at else 1
+        texts = ((" ".join(tokens), self._spans(s)) for s, tokens in enumerate(self.tokens))
+        lines, bottom = lay_out(texts, width, 0.5)
         size = (0.07 * (width + 2), 0.4 + 0.42 * bottom)  # a letter of 8 points is 0.067 wide
         ax = new_axes(self, ax, size)
-        for y, line in zip(at, lines):
+        for y, line in lines:
             for mark in line.marks:
                 self._draw(ax, y, *mark)
-            for column, word in words_of(line.text):
-                ax.text(column, y, word, family="monospace", fontsize=8, va="center")
+            write_words(ax, y, line)
         ax.set(xlim=(-1, width + 1), ylim=(bottom - 0.3, -0.8))
         ax.axis("off")
         return self
@@ -281,7 +273,7 @@ class SegmentationDisplay:
             if not type_:
                 out.append(f"<span>{text}</span>")
                 continue
-            color, border, _ = self._style(type_)
+            color, border, _ = style_of(self.types, type_)
             wrong = right is not None and segment not in right
             name = f"{escape(type_)}{' ✗' if wrong else ''}"
             out.append(
@@ -307,7 +299,7 @@ class SegmentationDisplay:
         from matplotlib.patches import Rectangle
 
         type_, below, wrong = span
-        color, _, hatch = self._style(type_)
+        color, _, hatch = style_of(self.types, type_)
         corner, length = begin - 0.3, end - begin + 0.6
         if below:
             ax.add_patch(Rectangle((corner, y + 0.30), length, 0.1, color=color, lw=0))
@@ -319,10 +311,6 @@ class SegmentationDisplay:
         )  # fmt: skip
         name = (type_ + " ✗" * wrong)[: int(1.4 * length) + 1] if first else ""
         ax.text(begin, y - 0.31, name, fontsize=5.5, va="bottom", color="#222222")
-
-    def _style(self, type_: str) -> tuple[str, str, str]:
-        turn, k = divmod(self.types.index(type_), len(COLORS))
-        return COLORS[k], BORDERS[turn % len(BORDERS)], HATCHES[turn % len(HATCHES)]
 
 
 _FONT, _TRUTH = "font-family:sans-serif;", "opacity:0.9;margin-left:2em;"

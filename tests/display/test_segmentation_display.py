@@ -9,6 +9,7 @@ import pytest
 from sklseq import CRFTagger
 from sklseq.datasets import make_citations
 from sklseq.display import SegmentationDisplay
+from sklseq.display._common import style_of
 from sklseq.features import TokenFeatures, WindowFeatures
 from sklseq.metrics import span_precision_recall_fscore_support
 
@@ -85,7 +86,7 @@ def test_html_of_later_sequences_has_their_own_tokens():
 def test_many_types_differ_in_more_than_colour():
     types = [f"t{k:02}" for k in range(20)]
     display = SegmentationDisplay([types], [[(k, k + 1, t) for k, t in enumerate(types)]])
-    styles = {display._style(t) for t in types}
+    styles = {style_of(display.types, t) for t in types}
     assert len(styles) == 20
     found = set(re.findall(r"border-bottom:3px (\w+) (#\w+)", display._repr_html_()))
     assert len(found) == 20
