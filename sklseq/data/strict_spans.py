@@ -133,8 +133,7 @@ def whole_spans(row: NDArray, rules: list[NDArray[np.bool_]], step: int) -> tupl
     heads = np.flatnonzero(~goes_on)  # first rows of runs; a span may end before each of them
     run = np.cumsum(~goes_on) - 1
     candidates = np.flatnonzero(begins)
-    _, first = np.unique(run[candidates], return_index=True)
-    first = candidates[first]
+    first = candidates[np.diff(run[candidates], prepend=-1) > 0]  # of each run
     after = heads[run[first] + 1]  # the outside row at the end is a run without a span
     whole = ended[after]
     first, last = row[first[whole]], row[after[whole] - 1]
