@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sklseq._lib.ragged import offsets_of, ranges
-from sklseq.estimators.semicrf.segment_program import asked_cells, segment_sums
-from sklseq.estimators.semicrf.segment_source import with_queries
+from sklseq.estimators.semicrf.segment_program import asked_cells, segment_sums, with_queries
 from sklseq.estimators.semicrf.temperature import HeldOut, best_temperature
 from sklseq.inference.segment.segmentations import (
     SegmentPlan,

@@ -7,7 +7,8 @@ from scipy import sparse
 
 from sklseq._lib.callbacks import iteration_hook
 from sklseq._lib.threads import Threads
-from sklseq.estimators.semicrf.segment_source import SegmentSource, label_limits
+from sklseq.estimators.semicrf.segment_program import label_limits
+from sklseq.estimators.semicrf.segment_source import SegmentSource
 from sklseq.estimators.trained_weights import (
     fitted_attributes,
     previous_weights,

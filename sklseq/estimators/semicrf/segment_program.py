@@ -1,4 +1,4 @@
-"""Scores of segmentations by a fitted segmenter, and their sums."""
+"""Potentials of X, scores of segmentations by a fitted segmenter, and their sums."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,23 +6,30 @@ from typing import Any
 import numpy as np
 
 from sklseq._lib.estimator import fitted_parameter
+from sklseq._lib.ragged import offsets_of
 from sklseq._lib.threads import Threads
-from sklseq.data.segment_potentials import SegmentPotentials
-from sklseq.estimators.semicrf.segment_source import (
-    label_limits,
-    read_potentials,
-    scores_of_rows,
-    with_queries,
-)
-from sklseq.estimators.validation import other_width
+from sklseq.data.segment_potentials import OPEN_BOTH, SegmentPotentials
+from sklseq.data.types import SequencesLike
+from sklseq.estimators.validation import other_width, read_sequences
 from sklseq.estimators.weights import check_weights
 from sklseq.inference.segment.segmentations import (
     SegmentPlan,
+    SegmentSpans,
     SegmentTransitions,
     SegmentWorkspace,
+    as_spans,
     check_segmentations,
 )
 from sklseq.objectives.segment.segment_starts import transitions_of_starts
+
+
+def read_potentials(X: SequencesLike, vectorizer=None, *, fit: bool = False):
+    """Return X as ``(SegmentPotentials, vectorizer)``; rows of tokens are potentials of kind 3."""
+    if isinstance(X, SegmentPotentials):
+        as_spans(X)
+        return X, None
+    rows, vectorizer = read_sequences(X, vectorizer, fit=fit)
+    return SegmentPotentials.from_tokens(rows), vectorizer
 
 
 def potentials_of(segmenter: Any, X: Any) -> SegmentPotentials:
@@ -34,6 +41,11 @@ def potentials_of(segmenter: Any, X: Any) -> SegmentPotentials:
         origin = f"{type(segmenter).__name__} was fitted with"
         raise other_width(potentials.shape[1], segmenter.n_features_in_, origin)
     return potentials
+
+
+def label_limits(classes: np.ndarray, longest: int, outside: str | None) -> np.ndarray:
+    """Return the largest number of steps of a segment of each label, 0 for any."""
+    return np.where(classes == outside, 1, longest).astype(np.int64)
 
 
 def limits_of(segmenter: Any) -> np.ndarray:
@@ -72,6 +84,53 @@ def scores_of(segmenter: Any, X: SegmentPotentials, continued: bool = False) -> 
             "again, or load the model again."
         )
     return scores, row, rows
+
+
+def scores_of_rows(
+    X: SegmentPotentials, coef: np.ndarray, intercept: np.ndarray
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return scores of distinct potentials and the number of each potential among them.
+
+    The number is None if each potential has its own scores.
+    """
+    if X.n_potentials == 0:
+        return np.zeros((0, coef.shape[1])), None
+    if not intercept.any():
+        return X.rows @ coef, X.row
+    if not _are_tokens(X):
+        raise ValueError(
+            "The segmenter was fitted on rows of tokens, which have an intercept, and X is "
+            "SegmentPotentials; pass rows of tokens, or fit on SegmentPotentials."
+        )
+    return X.rows @ coef + intercept, X.row
+
+
+def _are_tokens(X: SegmentPotentials) -> bool:
+    # Whether the potentials are those of ``SegmentPotentials.from_tokens``, one of each step.
+    if X.n_potentials != X.n_steps or not np.array_equal(X.row, np.arange(X.rows.shape[0])):
+        return False
+    steps = np.repeat(X.offsets[:-1], np.diff(X.offsets)) + X.start
+    one = (X.kind == OPEN_BOTH) & (X.stop - X.start == 1) & (steps == np.arange(X.n_steps))
+    return bool(one.all()) and np.array_equal(np.diff(X.offsets), X.lengths)
+
+
+def with_queries(X: Any, scores: np.ndarray, asked: tuple) -> tuple[np.ndarray, SegmentSpans]:
+    """Append exact potentials of score 0 to each sequence; their marginals are the answers.
+
+    ``X``: spans, whose potentials have ``scores``; ``asked``: sequence, start, stop and code of
+    segments, in the order of sequences.
+    """
+    sequence, start, stop, _ = asked
+    of = np.repeat(np.arange(len(X.lengths)), np.diff(X.offsets))
+    order = np.argsort(np.concatenate([of, sequence]), kind="stable")
+    columns = [
+        np.concatenate([old, new])[order]
+        for old, new in ((X.kind, np.zeros_like(start)), (X.start, start), (X.stop, stop))
+    ]
+    counts = np.bincount(sequence, minlength=len(X.lengths))
+    offsets = X.offsets + offsets_of(counts)
+    scores = np.concatenate([scores, np.zeros((len(start), scores.shape[1]))])[order]
+    return scores, SegmentSpans(X.lengths, offsets, *columns)
 
 
 def map_blocks(plan: SegmentPlan, work: Callable, n_jobs: int | None) -> list:

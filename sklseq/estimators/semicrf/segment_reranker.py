@@ -32,7 +32,7 @@ from sklseq.data.sequences import training_weights
 from sklseq.data.types import ArrayLike, ColumnsLike, LabelsLike, SequencesLike, ValidLike
 from sklseq.estimators.folds import as_list, of_positive_weight, take
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
-from sklseq.estimators.semicrf.segment_source import read_potentials
+from sklseq.estimators.semicrf.segment_program import read_potentials
 from sklseq.estimators.semicrf.semicrf_segmenter import SemiCRFSegmenter, segment_f1
 from sklseq.estimators.semicrf.whole_features import fit_texts, texts_log_proba, whole_features
 from sklseq.estimators.unwrap import fit_weighted, last_step, unwrap

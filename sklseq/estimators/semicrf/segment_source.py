@@ -5,15 +5,13 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
-from sklseq._lib.ragged import offsets_of
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.constraints import Constraints, forbid_pairs
 from sklseq.data.segment_labels import UNKNOWN, Segments, read_segments
-from sklseq.data.segment_potentials import OPEN_BOTH, SegmentPotentials
+from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import STATE, TRANSITION, Sequences, check_not_empty, training_weights
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
-from sklseq.estimators.validation import read_sequences
-from sklseq.inference.segment.segmentations import SegmentSpans, as_spans
+from sklseq.estimators.semicrf.segment_program import read_potentials
 
 # Fitted attributes whose entries are weights: scores are linear in them.
 WEIGHTS = "coef_", "intercept_", "transition_", "start_", "end_", "transition_coef_"
@@ -160,71 +158,10 @@ class SegmentSource:
         return min(int(limit), np.iinfo(np.int64).max)
 
 
-def read_potentials(X: SequencesLike, vectorizer=None, *, fit: bool = False):
-    """Return X as ``(SegmentPotentials, vectorizer)``; rows of tokens are potentials of kind 3."""
-    if isinstance(X, SegmentPotentials):
-        as_spans(X)
-        return X, None
-    rows, vectorizer = read_sequences(X, vectorizer, fit=fit)
-    return SegmentPotentials.from_tokens(rows), vectorizer
-
-
-def scores_of_rows(
-    X: SegmentPotentials, coef: np.ndarray, intercept: np.ndarray
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return scores of distinct potentials and the number of each potential among them.
-
-    The number is None if each potential has its own scores.
-    """
-    if X.n_potentials == 0:
-        return np.zeros((0, coef.shape[1])), None
-    if not intercept.any():
-        return X.rows @ coef, X.row
-    if not _are_tokens(X):
-        raise ValueError(
-            "The segmenter was fitted on rows of tokens, which have an intercept, and X is "
-            "SegmentPotentials; pass rows of tokens, or fit on SegmentPotentials."
-        )
-    return X.rows @ coef + intercept, X.row
-
-
-def _are_tokens(X: SegmentPotentials) -> bool:
-    # Whether the potentials are those of ``SegmentPotentials.from_tokens``, one of each step.
-    if X.n_potentials != X.n_steps or not np.array_equal(X.row, np.arange(X.rows.shape[0])):
-        return False
-    steps = np.repeat(X.offsets[:-1], np.diff(X.offsets)) + X.start
-    one = (X.kind == OPEN_BOTH) & (X.stop - X.start == 1) & (steps == np.arange(X.n_steps))
-    return bool(one.all()) and np.array_equal(np.diff(X.offsets), X.lengths)
-
-
-def with_queries(X: Any, scores: np.ndarray, asked: tuple) -> tuple[np.ndarray, SegmentSpans]:
-    """Append exact potentials of score 0 to each sequence; their marginals are the answers.
-
-    ``X``: spans, whose potentials have ``scores``; ``asked``: sequence, start, stop and code of
-    segments, in the order of sequences.
-    """
-    sequence, start, stop, _ = asked
-    of = np.repeat(np.arange(len(X.lengths)), np.diff(X.offsets))
-    order = np.argsort(np.concatenate([of, sequence]), kind="stable")
-    columns = [
-        np.concatenate([old, new])[order]
-        for old, new in ((X.kind, np.zeros_like(start)), (X.start, start), (X.stop, stop))
-    ]
-    counts = np.bincount(sequence, minlength=len(X.lengths))
-    offsets = X.offsets + offsets_of(counts)
-    scores = np.concatenate([scores, np.zeros((len(start), scores.shape[1]))])[order]
-    return scores, SegmentSpans(X.lengths, offsets, *columns)
-
-
 def divided_weights(fitted: dict[str, Any], divisor: float) -> dict[str, Any]:
     """Return the attributes of a fitted segmenter, with all weights divided."""
     weights = {name: fitted[name] for name in WEIGHTS if fitted[name] is not None}
     return fitted | {name: weight / divisor for name, weight in weights.items()}
-
-
-def label_limits(classes: np.ndarray, longest: int, outside: str | None) -> np.ndarray:
-    """Return the largest number of steps of a segment of each label, 0 for any."""
-    return np.where(classes == outside, 1, longest).astype(np.int64)
 
 
 def _segments_of(segments: Segments, kept: np.ndarray) -> Segments:

@@ -11,7 +11,7 @@ from sklseq._lib.checks import counted
 from sklseq.data.labels import find_codes
 from sklseq.data.segment_labels import write_segments
 from sklseq.data.segment_potentials import SegmentPotentials
-from sklseq.estimators.semicrf.segment_source import scores_of_rows
+from sklseq.estimators.semicrf.segment_program import scores_of_rows
 from sklseq.estimators.valid_paths import repeated_labels
 from sklseq.inference.chain.once import NoValidAnswerError
 from sklseq.inference.chain.row_transitions import RowTransitions

@@ -51,6 +51,7 @@ from sklseq.estimators.label_output import LabelOutputMixin, as_chosen, cut_labe
 from sklseq.estimators.semicrf.segment_explanation import SegmentExplanation, segment_terms
 from sklseq.estimators.semicrf.segment_program import (
     asked_cells,
+    label_limits,
     limits_of,
     map_blocks,
     potentials_of,
@@ -61,7 +62,6 @@ from sklseq.estimators.semicrf.segment_program import (
 from sklseq.estimators.semicrf.segment_source import (
     SegmentSource,
     divided_weights,
-    label_limits,
 )
 from sklseq.estimators.validation import (
     LARGEST_PENALTY,
