@@ -86,7 +86,7 @@ FAULTS = [
     ("data/input_kinds.py", "            _refuse_iterator(X, s)", "            pass", "test_hostile_parameters"),
     ("inference/segment/segmentations.py", "np.minimum(limits, longest)", "limits", "test_hostile_parameters"),
     ("_lib/checks.py", " or value > largest", "", "test_hostile_parameters"),
-    ("estimators/conformal.py", "        if not total:", "        if False:", "test_conformal"),
+    ("estimators/conformal.py", "np.where(n_units > 0, weights, 0.0)", "weights * 1.0", "test_conformal"),
     ("objectives/likelihood/sharded.py", "        check.follow(codes,", "        str((codes,", "test_unknown_labels"),
     ("estimators/sources/block_source.py", "                check.follow(codes,", "                str((codes,", "test_unknown_labels"),
     ("estimators/crf/partial_fit.py", "    _check_labels(labels, rows", "    str((labels, rows", "test_unknown_labels"),

@@ -263,8 +263,12 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
     def _threshold(self, scores: np.ndarray, owner: np.ndarray, weights: np.ndarray) -> float:
         # The smallest score for which the inequality holds, or infinity. Scores are tried from the
         # largest down; each threshold misses the units of all larger scores.
-        weights = weights / weights.max()  # their scale does not change the threshold
-        n_units, order = np.bincount(owner, minlength=len(weights)), np.argsort(-scores)
+        n_units = np.bincount(owner, minlength=len(weights))
+        weights = np.where(n_units > 0, weights, 0.0)
+        if not weights.any():
+            return np.inf
+        weights /= weights.max()  # their scale does not change the threshold
+        order = np.argsort(-scores)
         of = owner[order]
         missed = np.empty(len(of), dtype=np.int64)  # units of the same sequence up to this one
         missed[np.argsort(of, kind="stable")] = 1 + np.concatenate(
@@ -273,8 +277,6 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         worst = np.maximum.accumulate(weights[of] * (missed - self.alpha * n_units[of]))
         before = np.cumsum(weights[of]) - weights[of]
         total = self.alpha * float(weights @ n_units)
-        if not total:  # no units, or only units of weight 0
-            return np.inf
         fits = np.flatnonzero(before + worst <= total * (1 + 1e-12) + 1e-9)
         return float(scores[order[fits[-1]]]) if len(fits) else np.inf
 

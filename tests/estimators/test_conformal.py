@@ -234,6 +234,19 @@ def test_the_scale_of_weights_does_not_matter_and_weight_0_does_not_count():
         assert calibrated(X, y, weights).threshold_ == np.inf
 
 
+@pytest.mark.parametrize("alpha", [0.1, 0.3])
+@pytest.mark.parametrize("by", ["token", "span"])
+@pytest.mark.parametrize("weight", [1e-12, 1.0, 1e12, 1e300])
+def test_the_weight_of_a_sequence_without_units_does_not_matter(by, alpha, weight):
+    X, y = draw(np.random.default_rng(1), 80)
+    parameters = {"by": by, "alpha": alpha, "scheme": "runs"}
+    plain = calibrated(X, y, **parameters).threshold_
+    assert 0 < plain < np.inf
+    weights = np.append(np.full(80, 1e-20), weight)
+    more = calibrated([*X, np.zeros((0, 3))], [*y, []], weights, **parameters)
+    assert more.threshold_ == plain
+
+
 @pytest.mark.parametrize("by", ["token", "sequence"])
 def test_sequences_of_weight_0_are_left_out(by):
     X, y = make_contacts(40, random_state=1)

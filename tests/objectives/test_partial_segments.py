@@ -145,7 +145,8 @@ def test_forms_of_unknown_stretches():
     one = SemiCRFSegmenter(tol=1e-6).fit(X, known + some)
     without = SemiCRFSegmenter(tol=1e-6).fit(X, known + some, sample_weight=[1] * 7 + [0])
     assert_allclose(one.coef_, without.coef_, rtol=1e-12)
-    limited = SemiCRFSegmenter(max_segment_length=2).fit(X, known + some)
+    longer = [(0, 2, "a"), (2, 6, None)]  # the limit is one of segments, not of stretches
+    limited = SemiCRFSegmenter(max_segment_length=2).fit(X, [*known[1:], *some, longer])
     assert limited.max_segment_length_ == 2
 
 
