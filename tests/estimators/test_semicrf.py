@@ -11,17 +11,27 @@ from scipy import sparse
 from scipy.special import logsumexp
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from sklseq import CRFTagger, OnlineDecoder, SegmentPotentials, SemiCRFSegmenter, Sequences
+from sklseq import (
+    CRFTagger,
+    OnlineDecoder,
+    SegmentPotentials,
+    SemiCRFSegmenter,
+    Sequences,
+    labels_to_segments,
+)
 from sklseq._lib.threads import Threads
 from sklseq.data.segment_labels import segments_to_labels
+from sklseq.datasets import make_citations
 from sklseq.estimators.semicrf import segment_problem
+from sklseq.features import SegmentFeatures, TokenFeatures
 from sklseq.inference import segment_closure
-from sklseq.objectives.scores.score_map import ScoreMap, full_support
+from sklseq.objectives.scores.score_map import full_support
 from sklseq.objectives.segment.segment_likelihood import (
     POWER,
     GoldSegments,
     SegmentData,
     SegmentLogLikelihood,
+    SegmentScores,
     segment_support,
 )
 from tests.inference.test_segment_inference import one, random_problem, segmentations
@@ -95,7 +105,7 @@ def likelihood_of(X, y, *, observed, full=None, n_jobs=1, weights=None, l2=0.3):
     X = X if full is None else every_segment(X, full)
     data = SegmentData(X, GoldSegments(*columns, codes), 3, limits)
     support = segment_support(data, 3) if observed else full_support(3)
-    scores = ScoreMap(data.rows, 3, support, full_support(3), np.float64)
+    scores = SegmentScores(data, support)
     weights = np.ones(len(X)) if weights is None else weights
     return scores, SegmentLogLikelihood(scores, data, weights, l2, Threads(n_jobs))
 
@@ -131,10 +141,11 @@ def test_scale_of_the_solver_is_the_formula_for_each_feature(units):
     scores, f = likelihood_of(X, y, observed=False, weights=weights)
     found, of_units = scores.unpack(f.solver_scale()), scores.scale(0.3)
     of_units = scores.unpack(np.ones_like(scores.new_vector()) if units == 1 else of_units)
-    bounds, cells, largest = np.zeros(X.shape[1]), f.data.plan.cells, abs(X.rows).max(axis=0)
-    for s, (a, b) in enumerate(zip(cells[:-1], cells[1:])):
-        rows = f.data.rows.rows[a:b].toarray() / largest.toarray()
-        bounds += weights[s] * np.square(rows).sum(axis=0)
+    rows, plan = f.data.rows.rows.toarray(), f.data.plan
+    rows[:, 2] /= units
+    shares = 0.5 ** (plan.stop - plan.start - 1)
+    rows /= np.sqrt(shares @ np.square(rows) / (shares @ (rows != 0)))
+    bounds = (np.repeat(weights, np.diff(plan.cells)) * shares) @ np.square(rows)
     expected = (bounds + 0.6) ** POWER
     for k in range(3):
         assert_allclose(found.coef[:, k], of_units.coef[:, k] * expected, rtol=1e-12)
@@ -195,6 +206,20 @@ def test_full_equals_succinct(longest):
     assert full.predict(every) == succinct.predict(X)
     for p, q in zip(full.predict_proba(every), succinct.predict_proba(X), strict=True):
         assert_allclose(p, q, atol=1e-4)
+
+
+def test_full_takes_as_many_iterations_as_succinct():
+    # Written out, a feature of tokens is a sum, which is large in few long segments only. (The
+    # largest value as unit: three to four times as many iterations.)
+    X, y = make_citations(30, random_state=0)
+    y = [[s for s in labels_to_segments(labels) if s[1] - s[0] <= 20] for labels in y]
+    succinct = SegmentFeatures(TokenFeatures(), min_count=2).fit_transform(X)
+    every = every_segment(succinct, 20)
+    assert abs(every.rows).max() > 8  # within a factor of 8, solvers use no scale
+    model = SemiCRFSegmenter(max_segment_length=20)
+    n_iter = model.fit(succinct, y).n_iter_
+    # Both minimise one function, but for the scale of weights in L-BFGS.
+    assert model.fit(every, y).n_iter_ <= 1.25 * n_iter
 
 
 @pytest.mark.parametrize("l1", [0.0, 0.5])

@@ -302,6 +302,8 @@ class ScoreMap:
     ----------
     largest : ndarray of shape (n_features,) or None
         Largest magnitude of each feature, see :func:`magnitudes`.
+    units : ndarray of shape (n_features,) or None
+        Magnitudes by which :meth:`scale` divides features; by default, ``largest``.
     n_rows : int
         Number of rows of all data.
     n_stored : ndarray of shape (n_features,) or int
@@ -344,6 +346,7 @@ class ScoreMap:
             self.largest, self.n_rows = summary.largest, summary.n_rows
         else:
             self.largest, self.n_rows = None if as_it_is else magnitudes(X.rows), X.n_rows
+        self.units = self.largest
         counts = None if summary is None else summary.counts
         self.n_stored = rows_of_columns(X, self.largest) if counts is None else counts
 
@@ -423,10 +426,10 @@ class ScoreMap:
     def scale(self, l2: float) -> np.ndarray | None:
         """Factors of w with which the objective has about the same curvature in all weights.
 
-        The second derivative is at most about n · largest² + 2 · l2 in a state weight, with n the
+        The second derivative is at most about n · units² + 2 · l2 in a state weight, with n the
         number of rows that have the feature, and n_rows + 2 · l2 in a transition weight. Features
         differ in n whatever their magnitudes, so n counts only where magnitudes below 1 would make
-        the penalty the larger term. None if all features are of magnitude ``USUAL``.
+        the penalty the larger term. None if the largest magnitudes are ``USUAL``.
         """
         if self.largest is None:
             return None
@@ -440,7 +443,7 @@ class ScoreMap:
         scale = self._scale_of_columns(self.largest, self.n_stored, l2)
         if USUAL[0] <= scale.min() and scale.max() <= USUAL[1]:
             return None
-        L = self.n_labels
+        scale, L = self._scale_of_columns(self.units, self.n_stored, l2), self.n_labels
         coef = np.repeat(_power_of_two(scale)[:, None], L, axis=1)
         ones = np.ones((L, L)), np.ones(L), np.ones(L)
         packed = ScoreMap.pack(self, Weights(coef, *ones))  # factors of trained weights only
