@@ -281,14 +281,12 @@ class ClusterLogLikelihood:
 
     def __init__(self, shards: ClusterSource, scores: ScoreMap, l2: float):
         self.shards, self.scores, self.l2 = shards, scores, float(l2)
-        self.n_evaluations = 0
 
     def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
         """Return f(w) and write its gradient into ``gradient``."""
         value, total = self.shards.evaluate(w)
         np.multiply(w, 2 * self.l2, out=gradient)
         gradient += total
-        self.n_evaluations += 1
         return value + self.l2 * float(np.square(w, dtype=np.float64).sum())
 
 

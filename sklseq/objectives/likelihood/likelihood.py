@@ -82,7 +82,6 @@ class SumOfParts:
 
     def __init__(self, scores: ScoreMap, l2: float, threads: Threads):
         self.scores, self.l2, self.threads = scores, float(l2), threads
-        self.n_evaluations = 0
 
     def each_part(self, work: Callable[[LogLikelihood], Any]) -> list:
         """``work(part)`` of all parts."""
@@ -111,7 +110,6 @@ class SumOfParts:
         return self.l2 * squared_norm(w) - log_p
 
     def _after_evaluation(self) -> None:
-        self.n_evaluations += 1
         if self.scores.features is not None:
             self.scores.features.highest = max(one.entries.highest for one in self.buffers)
 

@@ -52,9 +52,10 @@ class LongLogLikelihood:
             for partial in (False, True)
             for batch in batches(
                 [x for x in short if (x.codes is not None) == partial],
-                self.weights, data.plan.block_rows,
+                self.weights,
+                data.plan.block_rows,
             )
-        ]  # fmt: skip
+        ]
         self.penalties, self.allowed = None, {}
         if data.labels is not None:
             labels = AllowedLabels(np.zeros(0, dtype=np.int32), data.labels.table)
@@ -71,7 +72,6 @@ class LongLogLikelihood:
             self.features = scores.features.in_double()
             observed.triples = data.observed_triples(self.features)[None]
         self.observed = self.pack(observed)
-        self.n_evaluations = 0
 
     def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
         """Return f(w); write its gradient into ``gradient``."""
@@ -79,7 +79,6 @@ class LongLogLikelihood:
         check_paths(log_z)
         wide = w.astype(np.float64)
         gradient[:] = self.pack(counts) - self.observed + 2 * self.l2 * wide
-        self.n_evaluations += 1
         return float(self.weights @ log_z - wide @ self.observed + self.l2 * (wide @ wide))
 
     def value(self, w: np.ndarray) -> float:

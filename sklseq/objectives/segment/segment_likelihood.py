@@ -308,7 +308,6 @@ class SegmentLogLikelihood:
         if scores.features is not None:
             self.entries = scores.features.buffers([(0, int(steps[-1]))])
             self.observed_triples = self._observed_triples(np.repeat(weights, np.diff(steps)))
-        self.n_evaluations = 0
 
     def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
         """f(w); its gradient is written into ``gradient``."""
@@ -327,7 +326,6 @@ class SegmentLogLikelihood:
         pairwise, start, end = self.expected_chain(chain)
         observed = self.observed
         scores.store_chain(gradient, pairwise - observed[0], start - observed[1], end - observed[2])
-        self.n_evaluations += 1
         true_score = sum(work.observed for work in self.work)
         for counts, score in zip(observed, weights):
             true_score += float((counts * np.where(counts > 0, score, 0)).sum())
