@@ -117,7 +117,7 @@ class Decoder:
         self._rules = span_rules(np.array(self.classes_))
         self._probabilistic: bool = model["probabilistic"]
         self._by_marginals = model.get("decode") == "marginal"
-        self._field: tuple[float, float] = tuple(model["receptive_field"])
+        self._field: tuple[Any, Any] = tuple(model["receptive_field"])
         self._features = _features_of(model["features"])
         ends = model["transition"], model["start"], model["end"]
         self._chain = Transitions(*ends, ends[0].dtype)
@@ -129,7 +129,7 @@ class Decoder:
         self._stream_chain = self._chain if self._pairs is None else self._pairs.chain_of_streams()
         self._no_values = np.zeros(0, self._W.dtype)
         number = "double" if self._W.dtype == np.float64 else "float"
-        self._types = {np.int32: f"int|{number}", np.int64: f"long long|{number}"}
+        self._types: dict[type, str] = {np.int32: f"int|{number}", np.int64: f"long long|{number}"}
 
     def __repr__(self) -> str:
         n_features = len(self._W)

@@ -175,6 +175,7 @@ class Tagger:
 
     def __init__(self) -> None:
         self._decoder: Decoder | None = None
+        self._marginals: np.ndarray | None
         self._forget([])
 
     @classmethod
