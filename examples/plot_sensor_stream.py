@@ -12,6 +12,7 @@ arrive. The recordings are generated.
 # enough to tell the states apart.
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.patches import Patch
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -66,11 +67,14 @@ figure, axes = plt.subplots(
 )
 axes[0].plot(new_rows, lw=0.8)
 axes[0].set(ylabel="measured", title="A new recording")
+names = np.sort(STATES)
 for ax, labels, name in zip(axes[1:], (states, online), ("true", "stream")):
-    codes = np.searchsorted(np.unique(states), labels)
-    ax.imshow(codes[None], aspect="auto", cmap="viridis", interpolation="nearest")
+    codes = np.searchsorted(names, labels)
+    ax.imshow(codes[None], aspect="auto", vmin=0, vmax=2, interpolation="nearest")
     ax.set_yticks([0], [name])
 axes[-1].set(xlabel="row")
+colours = [Patch(color=plt.get_cmap()(k / 2)) for k in range(3)]
+figure.legend(colours, names, loc="outside lower center", ncols=3, frameon=False)
 
 # %%
 # How long labels wait, and how often they then differ from those of the whole sequence.
