@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -168,8 +169,10 @@ class SegmentationDisplay:
         size = (0.07 * (width + 2), 0.4 + 0.42 * bottom)  # a letter of 8 points is 0.067 wide
         ax = new_axes(self, ax, size)
         for y, line in lines:
-            for mark in line.marks:
-                self._draw(ax, y, *mark)
+            # Predicted segments, which have names, come before the true ones.
+            starts = [begin for (_, below, _), begin, *_ in line.marks if not below]
+            for mark, limit in zip(line.marks, chain(starts[1:], repeat(width + 1))):
+                self._draw(ax, y, mark, limit)
             write_words(ax, y, line)
         ax.set(xlim=(-1, width + 1), ylim=(bottom - 0.3, -0.8))
         ax.axis("off")
@@ -293,12 +296,11 @@ class SegmentationDisplay:
         for start, stop, type_ in true:
             yield at[start], at[stop] - 1, (type_, True, False)
 
-    def _draw(
-        self, ax: Any, y: float, span: tuple[str, bool, bool], begin: int, end: int, first: bool
-    ) -> None:
+    def _draw(self, ax: Any, y: float, mark: tuple, limit: int) -> None:
+        # ``limit``: the column where the name of the segment has to end.
         from matplotlib.patches import Rectangle
 
-        type_, below, wrong = span
+        (type_, below, wrong), begin, end, first = mark
         color, _, hatch = style_of(self.types, type_)
         corner, length = begin - 0.3, end - begin + 0.6
         if below:
@@ -309,7 +311,7 @@ class SegmentationDisplay:
                       edgecolor=color, lw=1.6 if wrong else 0.6,
                       linestyle="--" if wrong else "-")
         )  # fmt: skip
-        name = (type_ + " ✗" * wrong)[: int(1.4 * length) + 1] if first else ""
+        name = (type_ + " ✗" * wrong)[: int(1.4 * (limit - begin))] if first else ""
         ax.text(begin, y - 0.31, name, fontsize=5.5, va="bottom", color="#222222")
 
 

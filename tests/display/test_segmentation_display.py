@@ -107,6 +107,13 @@ def test_every_word_and_segment_is_drawn(width):
         assert text.get_position()[0] + len(text.get_text()) <= max(width, 6)
 
 
+def test_names_end_before_the_next_one():
+    segments = [(0, 1, "person"), (3, 4, "organisation"), (4, 5, "city")]
+    display = SegmentationDisplay([["a", "of", "the", "b", "c"]], [segments]).plot(width=30)
+    names = [text.get_text() for text in display.ax_.texts if text.get_fontsize() < 6]
+    assert names == ["person", "or", "city"]
+
+
 def test_f1_of_each_type():
     display = SegmentationDisplay(TOKENS, SEGMENTS, TRUE).plot_f1()
     assert [bar.get_width() for bar in display.ax_.patches] == [0, 100]
