@@ -114,6 +114,8 @@ FAULTS = [
     ("objectives/segment/partial_segments.py", "end - mu[~first]", "end + mu[~first]", "test_partial_segments"),
     ("objectives/segment/partial_segments.py", "transition |= bool(", "bool(", "test_partial_segments"),
     ("objectives/segment/segment_likelihood.py", "F *= 1 - F /", "F *= 1 + F /", "test_semicrf"),
+    ("objectives/segment/segment_likelihood.py", "-np.minimum(steps - 1, MOST_HALVINGS)", "0 * steps", "test_semicrf"),
+    ("objectives/scores/score_map.py", "self._scale_of_columns(self.units,", "self._scale_of_columns(self.largest,", "test_semicrf"),
     ("estimators/semicrf/segment_problem.py", "None if alike else likelihood.diagonal", "None", "test_silent_gaps"),
     ("objectives/segment/segment_likelihood.py", " & (np.roll(label, 1) >= 0)", "", "test_partial_segments"),
     ("objectives/segment/partial_segments.py", "psi[self.closed[a:b] - block.first] = -np.inf", "pass", "test_partial_segments"),
