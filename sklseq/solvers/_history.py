@@ -39,19 +39,33 @@ class History:
     vectors are read once for the products and once for the combination.
 
     With a metric, see :meth:`use`, the recursion starts from its inverse in place of the identity.
+
+    Parameters
+    ----------
+    n : int
+        Number of weights.
+    memory : int
+    dtype : numpy dtype
+        Type of the weights.
+    threads : Threads
+    free_only : bool
+        Whether :meth:`direction` is always given the free weights. Products over all weights are
+        then of the newest pair only.
     """
 
     has_whole_pairs = True  # s and y have entries for all weights
 
-    def __init__(self, n: int, memory: int, dtype: np.dtype, threads: Threads):
+    def __init__(
+        self, n: int, memory: int, dtype: np.dtype, threads: Threads, free_only: bool = False
+    ):
         kept = np.float32 if n > LARGE else dtype
         self.pairs = np.zeros((2 * memory, n), dtype=kept)
         self.memory, self.used, self.slot = memory, 0, -1
         self.gram = np.zeros((2 * memory, 2 * memory))
         self.with_v = np.zeros(2 * memory + 1)  # the last one is v · v
-        # Products over the weights that are free, and the rows that were not stored since.
+        # Products of pairs and v over the weights that were free, and how many pairs are newer.
         self.among, self.free = np.zeros((2 * memory + 1,) * 2), np.zeros(0, dtype=bool)
-        self.is_new = np.ones(2 * memory + 1, dtype=bool)
+        self.n_newer, self.free_only = 0, free_only
         self.metric: BlockMetric | None = None
         # B⁻¹ y - y of each pair with all weights free, where `is_known`.
         self.changes, self.is_known = np.zeros((memory, 0)), np.zeros(memory, dtype=bool)
@@ -82,16 +96,9 @@ class History:
         """Add the pair (scale · step, gradient - previous), and update the products with v."""
         m, slot = self.memory, (self.slot + 1) % self.memory
         used = min(self.used + 1, m)
-        self.is_new[[slot, m + slot]] = True
-
-        def multiply(span):
-            products = np.empty((2 * m + 1, 3))
-            _vectors.store_and_multiply(
-                self.pairs, step, scale, gradient, previous, v, slot, used, products, *span
-            )
-            return products
-
-        products = sum(self.threads.map(multiply, self.columns))
+        self.n_newer += 1
+        given = step, scale, gradient, previous, v, slot, used, self.free_only
+        products = self._sum_over_columns(_vectors.store_and_multiply, (2 * m + 1, 3), *given)
         self.with_v = products[:, 2]
         if _curved(products[slot, 0], products[m + slot, 0], products[m + slot, 1]):
             self.slot, self.used, self.is_known[slot] = slot, used, False
@@ -113,7 +120,7 @@ class History:
         return [(self.pairs[i], self.pairs[m + i]) for i in slots]
 
     def forget(self) -> None:
-        self.used, self.slot, self.is_new[:] = 0, -1, True
+        self.used, self.slot, self.free = 0, -1, self.free[:0]
 
     def use(self, metric: BlockMetric) -> None:
         """Go on with another metric."""
@@ -132,11 +139,10 @@ class History:
         and only these entries of ``out`` are valid. Returns the factor of v in ``out``.
         """
         m, gram, with_v = self.memory, self.gram, self.with_v
-        pairs = [(self.slot - k) % m for k in range(self.used)]  # from the newest
         if free is not None:
             both = self._products_among(free, v)
             gram, with_v = both[:-1, :-1], both[-1]
-        pairs = [i for i in pairs if _curved(gram[i, i], gram[i, m + i], gram[m + i, m + i])]
+        pairs = self._curved_pairs(gram)
         change, by_metric = 0.0, np.array([m + i for i in pairs] + [2 * m])
         if self.metric is not None:
             at = self.metric.at
@@ -145,13 +151,20 @@ class History:
             gram, with_v = _in_metric(gram, with_v, by_metric, rows @ change.T)
         c = np.zeros(2 * m + 1)
         if pairs:
-            _two_loops(c, pairs, gram, with_v)
+            _vectors.two_loops(np.array(pairs), gram, with_v, LATEST, c)
         else:
             c[-1] = -1 / max(np.sqrt(with_v[-1]), TINY)
         self.combine(c, v, out)
         if self.metric is not None:
             out[self.metric.at] += c[by_metric] @ change
         return float(c[-1])
+
+    def _curved_pairs(self, gram: np.ndarray) -> list:
+        # Numbers of the pairs with curvature, from the newest.
+        m = self.memory
+        slots, squares = (self.slot - np.arange(self.used)) % m, gram.diagonal()
+        s_y = gram.diagonal(m)[slots]
+        return slots[s_y > LEAST_CURVATURE * np.sqrt(squares[slots] * squares[m + slots])].tolist()
 
     def _changes(self, pairs: list, rows: np.ndarray, free: np.ndarray | None) -> np.ndarray:
         # B⁻¹ z - z for the y of each pair and for v, the ``rows``.
@@ -167,38 +180,49 @@ class History:
 
     def _products_among(self, free: np.ndarray, v: np.ndarray) -> np.ndarray:
         # Inner products of all pairs and v over the free weights.
-        kept = self._products_of_known(free, v)
-        if kept is None:
-            self.among = self._multiply(free, v, np.ones_like(self.is_new))
-        else:
-            self.among = kept + self._multiply(free, v, self.is_new)
-        self.free, self.is_new[:] = free, False
-        self.is_new[-1] = True
-        return self.among
+        m, at, among = self.memory, self.slot, self.among
+        if not self._update_among(free):
+            none = np.zeros_like(free)
+            among[:-1, :-1] = self._products_of_pairs(none, free)
+        self.free, self.n_newer = free, 0
+        given = free.view(np.uint8), v, max(at, 0), self.used
+        products = self._sum_over_columns(_vectors.products_with_newest, (2 * m + 1, 3), *given)
+        if self.used:
+            among[[at, m + at]] = products[:, :2].T
+            among[:, [at, m + at]] = products[:, :2]
+        among[-1] = among[:, -1] = products[:, 2]
+        return among
 
-    def _products_of_known(self, free: np.ndarray, v: np.ndarray) -> np.ndarray | None:
-        # Those of the rows that are not new, 0 for the others; None if they have to be computed
-        # anew.
-        if len(self.free) != len(free):
-            return None
-        more, less = free & ~self.free, self.free & ~free
-        if np.count_nonzero(more | less) > CHANGED * np.count_nonzero(free):
-            return None
-        every, known = np.ones_like(self.is_new), ~self.is_new
-        change = self._multiply(more, v, every) - self._multiply(less, v, every)
-        gram = np.where(known & known[:, None], self.among + change, 0.0)
-        squares, before = gram.diagonal()[known], self.among.diagonal()[known]
-        return None if (squares < LOST * before).any() else gram
+    def _update_among(self, free: np.ndarray) -> bool:
+        # Update the products of pairs, but the newest, by what changed; False if they have to be
+        # computed anew.
+        if self.n_newer > 1 or len(self.free) != len(free):
+            return False
+        n_changed = np.count_nonzero(free != self.free)
+        if n_changed > CHANGED * np.count_nonzero(free):
+            return False
+        if not n_changed:
+            return True
+        squares = self.among.diagonal()[:-1]  # a view
+        before = squares.copy()
+        self.among[:-1, :-1] += self._products_of_pairs(self.free, free)
+        is_lost = squares < LOST * before
+        is_lost[[self.slot, self.memory + self.slot]] = False  # computed anew
+        return not is_lost.any()
 
-    def _multiply(self, free: np.ndarray, v: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        # Inner products of these rows with all pairs and v over the free weights.
-        def multiply(span):
-            gram = np.zeros((len(rows),) * 2)
-            given = free.view(np.uint8), v, self.used, rows.view(np.uint8)
-            _vectors.products_among(self.pairs, *given, gram, *span)
-            return gram
+    def _products_of_pairs(self, before: np.ndarray, free: np.ndarray) -> np.ndarray:
+        # Inner products of pairs over the free weights, less those over the free ones before.
+        given = before.view(np.uint8), free.view(np.uint8), self.used
+        return self._sum_over_columns(_vectors.products_among, (2 * self.memory,) * 2, *given)
 
-        return sum(self.threads.map(multiply, self.columns))
+    def _sum_over_columns(self, kernel: Callable, shape: tuple, *args: Any) -> np.ndarray:
+        # Sum of what ``kernel(pairs, *args, out, first, last)`` writes for each thread's columns.
+        def of_span(span):
+            out = np.zeros(shape)
+            kernel(self.pairs, *args, out, *span)
+            return out
+
+        return sum(self.threads.map(of_span, self.columns))
 
 
 def _curved(ss: float, sy: float, yy: float) -> bool:
@@ -213,17 +237,3 @@ def _in_metric(
     both[:-1, :-1], both[-1], both[:, -1] = gram, with_v, with_v
     both[np.ix_(at, at)] += more
     return both[:-1, :-1], both[-1]
-
-
-def _two_loops(c: np.ndarray, newest_first: list, gram: np.ndarray, with_v: np.ndarray) -> None:
-    # Write the coefficients of -H v in the basis (s, y, v) into c.
-    m = len(gram) // 2
-    a = np.zeros(m)
-    c[-1] = -1.0
-    for i in newest_first:
-        a[i] = (c[:-1] @ gram[:, i] + c[-1] * with_v[i]) / gram[i, m + i]
-        c[m + i] -= a[i]
-    c *= max(gram[i, m + i] / gram[m + i, m + i] for i in newest_first[:LATEST])
-    for i in reversed(newest_first):
-        b = (c[:-1] @ gram[:, m + i] + c[-1] * with_v[m + i]) / gram[i, m + i]
-        c[i] += a[i] - b

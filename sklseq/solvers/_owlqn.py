@@ -57,6 +57,8 @@ def l1_norm(w: np.ndarray, l1: float) -> float:
 class OrthantSearch(Search):
     """A :class:`Search` by the method above; ``l1`` is a number, or one number per weight."""
 
+    free_only = True
+
     def __init__(self, objective, w: np.ndarray, l1, threads: Threads, with_metric: bool = False):
         self.l1 = np.ascontiguousarray(np.broadcast_to(l1, w.shape), dtype=np.float64)
         self.u, self.v = np.empty_like(w), np.empty_like(w)

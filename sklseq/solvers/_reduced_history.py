@@ -34,10 +34,12 @@ class ReducedHistory(History):
 
     has_whole_pairs = False
 
-    def __init__(self, n: int, memory: int, dtype: np.dtype, threads: Threads):
+    def __init__(
+        self, n: int, memory: int, dtype: np.dtype, threads: Threads, free_only: bool = False
+    ):
         self.n, self.n_pushed, self.at = n, 0, np.zeros(0, dtype=np.intp)
         self.of_metric, self.least, self.dtype = self.at, n // PART, dtype
-        super().__init__(self.least, memory, dtype, threads)
+        super().__init__(self.least, memory, dtype, threads, free_only)
         self.spans = spans(n, threads.n, align=512)
 
     def use(self, metric: BlockMetric) -> None:
@@ -97,4 +99,4 @@ class ReducedHistory(History):
         if self.metric is not None:
             self.metric.at = np.searchsorted(at, self.of_metric)
         none, self.free = np.zeros(len(at), dtype), np.zeros(0, dtype=bool)
-        self.gram = self._products_among(np.ones(len(at), dtype=bool), none)[:-1, :-1]
+        self.gram = self._products_among(np.ones(len(at), dtype=bool), none)[:-1, :-1].copy()

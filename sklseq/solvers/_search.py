@@ -44,11 +44,14 @@ class Search:
         Whether there is a first guess of the Hessian, so that fewer pairs do.
     """
 
+    free_only = False  # whether steps are of free weights only
+
     def __init__(self, objective, w: np.ndarray, threads: Threads, with_metric: bool = False):
         self.objective, self.w = objective, w
         self.trial, self.g, self.g_old, self.p = (np.zeros_like(w) for _ in range(4))
         kind = ReducedHistory if len(w) >= MANY else History
-        self.history = kind(len(w), n_pairs(len(w), with_metric), w.dtype, threads)
+        memory = n_pairs(len(w), with_metric)
+        self.history = kind(len(w), memory, w.dtype, threads, self.free_only)
         self.value = self.evaluate(w, self.g)
         if not np.isfinite(self.value):
             raise ValueError(

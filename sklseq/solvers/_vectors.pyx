@@ -101,6 +101,33 @@ cdef inline double dot_product(const stored* a, const other* b, Py_ssize_t n) no
     return total
 
 
+cdef void multiply_chunk(
+    const stored[:, ::1] pairs, const double* new, Py_ssize_t a, Py_ssize_t n, Py_ssize_t used,
+    Py_ssize_t alone, double[:, ::1] products
+) noexcept nogil:
+    # Add inner products of rows of pairs with s, y and v, CHUNK numbers each, over the n columns
+    # from a on. Of all pairs in use, or only of pair ``alone`` if it is not negative.
+    cdef Py_ssize_t m = pairs.shape[0] // 2, whole = n // 8 * 8, r, k
+    cdef const stored* row
+    cdef const stored* next          # the next row to read, for prefetching
+    for r in range(2 * m):
+        if r % m >= used or 0 <= alone != r % m:
+            continue
+        row = &pairs[r, a]
+        next = &pairs[r + 1, a] if r + 1 < 2 * m else &pairs[0, a + n - 1]
+        if stored is float:
+            sklseq_three_products_float(row, new, new + 512, new + 1024, whole, next,
+                                        &products[r, 0])
+        else:
+            sklseq_three_products_double(row, new, new + 512, new + 1024, whole, next,
+                                         &products[r, 0])
+        for k in range(whole, n):
+            products[r, 0] += row[k] * new[k]
+            products[r, 1] += row[k] * new[512 + k]
+            products[r, 2] += row[k] * new[1024 + k]
+    products[2 * m, 2] += dot_product(new + 1024, new + 1024, n)
+
+
 def store_and_multiply(
     stored[:, ::1] pairs,            # (2 m, n)   IN/OUT  rows `slot` and m + `slot` are written
     const real[::1] step,            # (n,)       w - w_old is `scale` * step
@@ -110,15 +137,15 @@ def store_and_multiply(
     const real[::1] v,               # (n,)       (pseudo-)gradient
     Py_ssize_t slot,
     Py_ssize_t used,                 # pairs in use, the new one included
+    bint alone,                      # whether only products with itself and with v are wanted
     double[:, ::1] products,         # (2 m + 1, 3)   OUT  rows . s, rows . y, rows . v; last: v . v
     Py_ssize_t first, Py_ssize_t last,
 ):
     """Write the new pair and its inner products over the columns first to last - 1."""
-    cdef Py_ssize_t m = pairs.shape[0] // 2, a, b, k, r, whole
+    cdef Py_ssize_t m = pairs.shape[0] // 2, a, b, k
     cdef stored* s = &pairs[slot, 0]
     cdef stored* y = &pairs[m + slot, 0]
     cdef double new[1536]            # s, y, v of a chunk
-    cdef const stored* next          # the next row to read, for prefetching
     products[:, :] = 0
     with nogil:
         for a in range(first, last, 512):
@@ -134,22 +161,32 @@ def store_and_multiply(
                 new[512 + k] = y[a + k]
             for k in range(b - a):
                 new[1024 + k] = v[a + k]
-            whole = (b - a) // 8 * 8
-            for r in range(2 * m):
-                if r % m >= used:
-                    continue
-                next = &pairs[r + 1, a] if r + 1 < 2 * m else &pairs[0, b - 1]
-                if stored is float:
-                    sklseq_three_products_float(&pairs[r, a], new, new + 512, new + 1024, whole,
-                                                next, &products[r, 0])
-                else:
-                    sklseq_three_products_double(&pairs[r, a], new, new + 512, new + 1024, whole,
-                                                 next, &products[r, 0])
-                for k in range(whole, b - a):
-                    products[r, 0] += pairs[r, a + k] * new[k]
-                    products[r, 1] += pairs[r, a + k] * new[512 + k]
-                    products[r, 2] += pairs[r, a + k] * new[1024 + k]
-            products[2 * m, 2] += dot_product(&v[a], &v[a], b - a)
+            multiply_chunk(pairs, new, a, b - a, used, slot if alone else -1, products)
+
+
+def products_with_newest(
+    const stored[:, ::1] pairs,      # (2 m, n)
+    const unsigned char[::1] free,   # (n,)       0 or 1
+    const real[::1] v,               # (n,)
+    Py_ssize_t slot,
+    Py_ssize_t used,
+    double[:, ::1] products,         # (2 m + 1, 3)   OUT, as in `store_and_multiply`
+    Py_ssize_t first, Py_ssize_t last,
+):
+    """Inner products of all pairs with pair ``slot`` and v, over the columns that are free."""
+    cdef Py_ssize_t m = pairs.shape[0] // 2, a, b, k
+    cdef double new[1536]
+    products[:, :] = 0
+    with nogil:
+        for a in range(first, last, 512):
+            b = a + CHUNK if a + CHUNK < last else last
+            for k in range(b - a):
+                new[k] = pairs[slot, a + k] if free[a + k] else 0
+            for k in range(b - a):
+                new[512 + k] = pairs[m + slot, a + k] if free[a + k] else 0
+            for k in range(b - a):
+                new[1024 + k] = v[a + k] if free[a + k] else 0
+            multiply_chunk(pairs, new, a, b - a, used, -1, products)
 
 
 def combine(
@@ -182,39 +219,73 @@ def combine(
 
 def products_among(
     const stored[:, ::1] pairs,      # (2 m, n)
-    const unsigned char[::1] free,   # (n,)       0 or 1
-    const real[::1] v,               # (n,)
+    const unsigned char[::1] before,  # (n,)       0 or 1, as is `free`
+    const unsigned char[::1] free,   # (n,)
     Py_ssize_t used,
-    const unsigned char[::1] rows,   # (2 m + 1,) 0 or 1
-    double[:, ::1] gram,             # (2 m + 1, 2 m + 1)   OUT, 0 before; the last row is of v
+    double[:, ::1] gram,             # (2 m, 2 m)   OUT, 0 before
     Py_ssize_t first, Py_ssize_t last,
 ):
-    """Inner products of ``rows`` with all pairs in use and v, over the columns that are free."""
+    """Inner products of all pairs over columns that are free, less those that were free before."""
     cdef Py_ssize_t m = pairs.shape[0] // 2, a, b, k, r, q, n
-    cdef double[:, ::1] kept = np.empty((2 * m + 1, 512))
+    cdef double[:, ::1] kept = np.empty((2 * used, 512))
+    cdef double signs[512]
+    cdef double signed[512]
     cdef Py_ssize_t at[512]
     with nogil:
         for a in range(first, last, 512):
             b = a + CHUNK if a + CHUNK < last else last
             n = 0
             for k in range(a, b):
-                at[n] = k
-                n += free[k]
-            for k in range(n):
-                kept[2 * m, k] = v[at[k]]
-            for r in range(2 * m):
-                if r % m < used:
-                    for k in range(n):
-                        kept[r, k] = pairs[r, at[k]]
-            for r in range(2 * m + 1):
-                if r < 2 * m and r % m >= used:
-                    continue
+                at[n], signs[n] = k, free[k] - before[k]
+                n += free[k] != before[k]
+            if n == 0:
+                continue
+            for r in range(2 * used):
+                for k in range(n):
+                    kept[r, k] = pairs[r if r < used else m + r - used, at[k]]
+            for r in range(2 * used):
+                for k in range(n):
+                    signed[k] = signs[k] * kept[r, k]
                 for q in range(r + 1):
-                    if rows[r] | rows[q] and (q == 2 * m or q % m < used):
-                        gram[r, q] += dot_product(&kept[r, 0], &kept[q, 0], n)
-    for r in range(2 * m + 1):
-        for q in range(r):
-            gram[q, r] = gram[r, q]
+                    gram[r if r < used else m + r - used, q if q < used else m + q - used] += (
+                        dot_product(&signed[0], &kept[q, 0], n)
+                    )
+        for r in range(2 * m):
+            for q in range(r if r % m < used else 0):
+                gram[q, r] = gram[r, q]
+
+
+def two_loops(
+    const long long[::1] pairs,      # the newest first
+    const double[:, :] gram,         # (2 m, 2 m)
+    const double[:] with_v,          # (2 m + 1,)
+    Py_ssize_t latest,
+    double[::1] c,                   # (2 m + 1,)   OUT, 0 before
+):
+    """Coefficients of -H v in the basis (s, y, v); H is scaled by the ``latest`` pairs."""
+    cdef Py_ssize_t m = gram.shape[0] // 2, n = pairs.shape[0], k, i, j, q
+    cdef double[::1] a = np.empty(n)
+    cdef double x, scale = 0
+    c[2 * m] = -1
+    with nogil:
+        for k in range(n):
+            i = pairs[k]
+            x = c[2 * m] * with_v[i]
+            for q in range(k):       # c is 0 elsewhere
+                x += c[m + pairs[q]] * gram[i, m + pairs[q]]
+            a[k] = x / gram[i, m + i]
+            c[m + i] = -a[k]
+            if k < latest:
+                scale = max(scale, gram[i, m + i] / gram[m + i, m + i])
+        for j in range(2 * m + 1):
+            c[j] *= scale
+        for k in range(n - 1, -1, -1):
+            i = pairs[k]
+            x = c[2 * m] * with_v[m + i]
+            for q in range(n):
+                j = pairs[q]
+                x += c[j] * gram[m + i, j] + c[m + j] * gram[m + i, m + j]
+            c[i] = a[k] - x / gram[i, m + i]
 
 
 def step_from(

@@ -177,7 +177,13 @@ def test_blas_has_one_thread_while_blocks_are_factorised(monkeypatch, n_jobs, n_
 def test_products_over_free_weights(changed, n_threads, monkeypatch):
     # Updated by the weights that became free or bound, with columns of very different sizes.
     monkeypatch.setattr("sklseq.solvers._history.PER_THREAD", 1000)
-    rng, n, m = np.random.default_rng(0), 3000, 4
+    rng, n, m, anew = np.random.default_rng(0), 3000, 4, []
+
+    def products_of_pairs(self, before, free, original=History._products_of_pairs):
+        anew.append(not before.any())
+        return original(self, before, free)
+
+    monkeypatch.setattr(History, "_products_of_pairs", products_of_pairs)
     units, free = 10.0 ** rng.uniform(-3, 3, n), rng.random(n) < 0.5
     with Threads(n_threads) as threads:
         history = History(n, m, np.dtype(float), threads)
@@ -195,3 +201,5 @@ def test_products_over_free_weights(changed, n_threads, monkeypatch):
             size = np.sqrt(expected.diagonal())
             error = np.abs(history._products_among(free, v) - expected)
             assert (error <= 1e-9 * np.outer(size, size)).all()
+    # At the beginning, after `forget`, and where digits are lost or most weights change.
+    assert sum(anew) == (15 if changed == 0.7 else 3)

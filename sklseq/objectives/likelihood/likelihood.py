@@ -315,6 +315,8 @@ class LogLikelihood(SumOfParts):
 
     def _count_observed(self) -> None:
         self.observed, features, n = self._observed_counts(), self.scores.features, self.n_labelled
+        places = [np.nonzero(counts) for counts in self.observed]
+        self.observed_at = [(at, counts[at]) for at, counts in zip(places, self.observed)]
         if features is not None:
             given = self.offsets[: n + 1], self.y, self.weights[:n]
             self.observed_triples = [features.observed(*given)]
@@ -470,10 +472,9 @@ class LogLikelihood(SumOfParts):
 
     def _chain_score(self, chain) -> float:
         # Score of the observed transitions, starts and ends: counts times weights.
-        L, total = self.scores.n_labels, 0.0
-        for counts, score in zip(self.observed, (chain.score, chain.start, chain.end)):
-            weights = score[(slice(L),) * score.ndim].astype(np.float64)
-            total += float((counts * np.where(counts > 0, weights, 0)).sum())
+        total = 0.0
+        for (at, counts), score in zip(self.observed_at, (chain.score, chain.start, chain.end)):
+            total += float(counts @ score[at].astype(np.float64))
         for at, counts in self.observed_triples:
             total += float(counts @ chain.v[at].astype(np.float64, copy=False))
         return total
