@@ -340,6 +340,7 @@ FAULTS = [
     ("solvers/_owlqn.py", "self.history.forget()  # the pairs", "pass  # the pairs", "test_tolerance"),
     ("solvers/_vectors.pyx", "0 if x * u[k] < 0 else x", "x", "test_solvers"),
     ("solvers/_search.py", "if n_weights <= FEW", "if False", "test_solvers"),
+    ("solvers/_search.py", "while t <= farthest:", "while t < farthest:", "test_units_of_features"),
     ("solvers/_lbfgs.py", 'return "flat"', 'pass', "test_units_of_features"),
     ("solvers/_lbfgs.py", "REMAINS = 0.25", "REMAINS = 25", "test_silent_gaps"),
     ("solvers/_lbfgs.py", "            del models[0]", "            return True", "test_silent_gaps"),

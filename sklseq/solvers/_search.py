@@ -98,8 +98,9 @@ class Search:
         if not slope < np.inf:
             return True
         p = self.v * np.square(scale, dtype=np.float64)
-        t, farthest = allowed / slope, LONG / np.abs(p).max()
-        while t < farthest:
+        farthest = LONG / np.abs(p).max()
+        t = min(allowed / slope, farthest)  # near the minimum, the longest step alone is tried
+        while t <= farthest:
             self.trial[:] = self.w - t * p
             change = self.evaluate(self.trial, self.g_old) - self.value
             if change > min(allowed, RISE * abs(self.value)):

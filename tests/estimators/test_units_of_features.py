@@ -26,7 +26,7 @@ from sklseq.data.constraints import resolve_constraints
 from sklseq.objectives.likelihood.summary import summarise_rows
 from sklseq.objectives.scores.score_map import ScoreMap, full_support
 from tests.estimators.methods import CRFS, NAMES, OTHERS, assert_sound, train
-from tests.sample_data import make_argmax_data
+from tests.sample_data import make_argmax_data, make_sparse_data
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-4, 1e2, 1e8, 1e30, 1e100])
@@ -258,3 +258,16 @@ def test_rows_that_potentials_share_count_each():
         warnings.simplefilter("error")
         model = SemiCRFSegmenter(l2=0.05, outside=None, max_segment_length=1).fit(X, y)
     assert model.score(X, y) == 1
+
+
+@pytest.mark.parametrize("unit", [1e60, 1e90, 1e100])
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_a_run_that_ends_at_the_last_digit_does_not_warn(seed, unit):
+    # Scales differ very much, and the gradient is so small that its longest step gains nothing.
+    X, y = make_sparse_data(seed, n=20, M=6, L=2)
+    rows = X.with_rows(X.rows * unit)
+    found = CRFTagger().fit(rows, y)  # warnings are errors
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        best = CRFTagger(tol=1e-12, max_iter=5000).fit(rows, y)
+    assert found.objective_ <= best.objective_ * (1 + found.tol)
