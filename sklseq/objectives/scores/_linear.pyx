@@ -195,6 +195,34 @@ def collect_pairs(
                 out[pair[e]] += residual[t, label[e]] if ones else data[e] * residual[t, label[e]]
 
 
+def count_columns(
+    const index[::1] indices,        # (nnz,)
+    long long[::1] counts,           # (n_columns,)      IN/OUT
+    Py_ssize_t first, Py_ssize_t last,
+):
+    """Count the entries first to last - 1 of each column."""
+    cdef Py_ssize_t p
+    with nogil:
+        for p in range(first, last):
+            counts[indices[p]] += 1
+
+
+def sum_columns(
+    const index[::1] indices,        # (nnz,)
+    const real[::1] data,            # (nnz,)
+    const double[::1] sizes,         # (n_columns,)
+    double[:, ::1] sums,             # (2, n_columns)    IN/OUT
+):
+    """Add the values of each column, divided by its size, to sums[0], their squares to sums[1]."""
+    cdef Py_ssize_t p
+    cdef double x
+    with nogil:
+        for p in range(indices.shape[0]):
+            x = <double> data[p] / sizes[indices[p]]
+            sums[0, indices[p]] += x
+            sums[1, indices[p]] += x * x
+
+
 def count_entries(
     const index[::1] indptr,         # (n + 1,)
     const index[::1] indices,        # (nnz,)

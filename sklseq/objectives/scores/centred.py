@@ -7,6 +7,7 @@ features, small decreases of the objective do not show that the minimum is near.
 import numpy as np
 from scipy import sparse
 
+from sklseq.objectives.scores.design import _linear
 from sklseq.objectives.scores.score_map import ScoreMap, Weights
 
 # FAR: columns are centred if a mean is farther from 0 than this number of standard deviations.
@@ -78,11 +79,12 @@ def _moments(rows, largest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _sums(rows, largest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # Sums of the columns divided by ``largest``, and sums of their squares.
+    sums, squares = both = np.zeros((2, len(largest)))
     if sparse.issparse(rows):
-        values = rows.data / largest[rows.indices]
-        both = (values, np.square(values))
-        return tuple(np.bincount(rows.indices, x, minlength=len(largest)) for x in both)
-    sums, squares = np.zeros((2, len(largest)))
+        kind = rows.dtype if rows.dtype in (np.float32, np.float64) else np.float64
+        values = np.ascontiguousarray(rows.data, dtype=kind)
+        _linear.sum_columns(rows.indices, values, largest, both)
+        return sums, squares
     for first in range(0, len(rows), ROWS):
         part = rows[first : first + ROWS] / largest
         sums += part.sum(axis=0)

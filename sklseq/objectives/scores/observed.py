@@ -26,6 +26,18 @@ CHUNK = 100_000
 MOST_PAIRS = 2**31 - 1  # their numbers are int32
 
 
+def count_columns(indices: np.ndarray, n_columns: int, threads: Threads) -> np.ndarray:
+    """Number of entries of CSR rows in each column."""
+
+    def count(span: tuple[int, int]) -> np.ndarray:
+        counts = np.zeros(n_columns, dtype=np.int64)
+        _linear.count_columns(indices, counts, *span)
+        return counts
+
+    pieces = spans(len(indices), min(threads.n, 1 + len(indices) // CHUNK))
+    return sum(threads.map(count, pieces), np.zeros(n_columns, dtype=np.int64))
+
+
 class ObservedRows:
     """Design for CSR rows where some (feature, label) pairs have a weight.
 
@@ -68,7 +80,7 @@ class ObservedRows:
         feature, label = quotients(pairs.astype(kind), n_labels)
         n_pairs = np.bincount(feature, minlength=self.n_features)
         if counts is None:
-            counts = np.bincount(rows.indices, minlength=self.n_features)
+            counts = count_columns(rows.indices, self.n_features, threads or Threads(1))
         self.rank = self._place(feature, label, n_pairs, counts, kind)
         n_sparse = np.where(self.rank >= 0, 0, n_pairs)
         self.first_pair = offsets_of(n_sparse).astype(np.int32)
