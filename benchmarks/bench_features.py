@@ -97,12 +97,15 @@ OFF = dict(word=False, lower=False, shape=False, short_shape=False, prefixes=0, 
            flags=False, length=False)  # fmt: skip
 
 
-def tutorial_features():
+def tutorial_features(tags=True):
     """The tutorial's attributes exactly: suffixes and digits of the token itself only."""
     words = TokenFeatures(columns="w", **OFF | {"lower": True, "flags": ["upper", "title"]})
-    tags = TokenFeatures(columns="pos", **OFF | {"word": True, "prefixes": [2]})
     own = TokenFeatures(columns="w", **OFF | {"suffixes": [2, 3], "flags": ["digit"]})
-    both = FeatureUnion([("w", words), ("p", tags)], verbose_feature_names_out=False)
+    near = [("w", words)]
+    if tags:
+        of_tags = TokenFeatures(columns="pos", **OFF | {"word": True, "prefixes": [2]})
+        near.append(("p", of_tags))
+    both = FeatureUnion(near, verbose_feature_names_out=False)
     window = WindowFeatures(both, before=1, after=1, bias=True)
     return FeatureUnion([("window", window), ("own", own)], verbose_feature_names_out=False)
 
