@@ -327,7 +327,6 @@ FAULTS = [
     ("data/labels.py", "(s.astype(dtype, copy=False) for s in filled)", "filled", "test_label_dtypes"),
     ("objectives/zscore/moments.py", "max(0.0, (1.0 + mean_loss", "max(0.0, (1.0 - mean_loss", "test_zscore"),
     ("solvers/_history.py", "is_lost[[self.slot, self.memory + self.slot]] = False", "pass", "test_block_metric"),
-    ("_lib/stealing.py", "item = self.left[k].pop()\n", "item = self.left[k].popleft()\n", "test_stealing"),
     ("solvers/_history.py", "with_v, LATEST, c)", "with_v, 1, c)", "test_block_metric"),
     ("solvers/_vectors.pyx", "at_zero = -clip(g[k], l1[k])", "at_zero = clip(g[k], l1[k])", "test_solvers"),
     ("objectives/likelihood/stochastic.py", "weights, rate, part\n", "weights, rate, 2 * part\n", "test_stochastic"),
