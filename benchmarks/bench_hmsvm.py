@@ -160,8 +160,8 @@ def draw(curves, path):
 
 
 def path_of_C(options):
-    """Ten values of C against the last of them alone, and one thread against two."""
-    print("\n### CoNLL-2000: C = 0.001 to 1 by HMSVMTaggerCV, C = 1 alone, and with two threads\n")
+    """Ten values of C against the last of them alone."""
+    print("\n### CoNLL-2000: C = 0.001 to 1 by HMSVMTaggerCV, and C = 1 alone\n")
     if (path := folder_or_notice("conll2000")) is None:
         return
     tokens, y = read_conll(path / "train.txt.gz", columns=("w", "pos"))
@@ -171,7 +171,6 @@ def path_of_C(options):
     Cs, plain = np.logspace(-3, 0, 10), {"random_state": 0}
     models = {
         "C = 1": HMSVMTagger(C=1, **plain),
-        "C = 1, two threads": HMSVMTagger(C=1, n_jobs=2, **plain),
         "ten values": HMSVMTaggerCV(Cs=Cs, cv=[(every, few)], refit=False, **plain),
     }
     found = {name: [] for name in models}

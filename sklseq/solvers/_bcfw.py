@@ -14,8 +14,8 @@ FULL_EVERY, LARGE_GAP = 4, 0.3
 # fraction.
 ACCURACY = 0.1
 # Passes over known paths stop when the gap among them is this fraction of the whole gap: then
-# only new paths reduce it.
-KNOWN_PATHS_GAP = 0.1
+# only new paths reduce it. Their updates make up to KNOWN_STEPS steps, which cost little.
+KNOWN_PATHS_GAP, KNOWN_STEPS = 0.1, 10
 # If sequences are divided into pieces: at most PASSES passes are made over the same pieces, fewer
 # if their gap has fallen to REST of the whole; the first are cut to SHORT free rows, those of each
 # later round to twice as many.
@@ -68,7 +68,8 @@ def bcfw(
     max_iter: int = 1000,
     n_steps: int = 3,
     n_searches: int = 1,
-    n_revisits: int = 0,
+    n_known_passes: int = 0,
+    large_known_gap: float = LARGE_GAP,
     callback: Callable[[int, float, Any], bool] | None = None,
 ) -> SolverResult:
     """Maximise the dual one sequence at a time, in random order, by exact steps.
@@ -84,7 +85,7 @@ def bcfw(
 
     Parameters
     ----------
-    objective : object with blocks, optimize, revisit, together, certificate, inseparable, \
+    objective : object with blocks, optimize, known_paths, prepared, certificate, inseparable, \
             find_contradiction, can_divide; if that is true, divide
     rng : Generator or RandomState
         Shuffles the sequences.
@@ -97,8 +98,12 @@ def bcfw(
         Maximum number of steps after each search for the most violated path.
     n_searches : int
         Maximum number of searches per update.
-    n_revisits : int
-        Maximum number of passes, after each pass, over the known paths (α > 0), without a search.
+    n_known_passes : int
+        Maximum number of passes, after each pass, over the known paths (α > 0), without a search;
+        of :class:`StructuredHinge`, for the linear kernel only.
+    large_known_gap : float
+        After the first, such a pass updates the sequences whose part of the gap among known paths
+        was above this multiple of the mean.
     callback : callable(pass, primal, objective) -> bool, optional
         Called after each pass, with NaN for the primal if the gap is not measured; True stops.
 
@@ -129,10 +134,11 @@ def bcfw(
             objective.divide(SHORT << min(n_rounds, 20), k)
             gaps, n_rounds = _no_gaps(objective), n_rounds + 1
         order = rng.permutation(_chosen(objective.blocks, gaps, full))
-        with objective.together():
+        with objective.prepared():
             objective.optimize(order, gaps, n_steps, ACCURACY, n_searches)
-            if n_revisits:
-                _revisit(objective, gaps, rng, n_steps, n_revisits)
+            if n_known_passes:
+                options = n_known_passes, max(n_steps, KNOWN_STEPS), large_known_gap
+                _known_passes(objective, gaps, rng, *options)
         # The estimate from the updates is free. The gap itself is measured if it may be within
         # tol, and at growing intervals for the history.
         left = gaps[objective.blocks].sum()
@@ -156,15 +162,20 @@ def _no_gaps(objective: Any) -> np.ndarray:
     return np.full(int(objective.blocks.max(initial=-1)) + 1, np.inf)
 
 
-def _revisit(objective: Any, gaps: np.ndarray, rng: Any, n_steps: int, n_revisits: int) -> None:
-    blocks, known = objective.blocks, _no_gaps(objective)
-    for k in range(n_revisits):
-        if len(objective.inseparable):
-            return
-        order = rng.permutation(_chosen(blocks, known, k == 0))
-        objective.revisit(order, known, n_steps, ACCURACY)
-        if known[blocks].sum() <= KNOWN_PATHS_GAP * gaps[blocks].sum():
-            return
+def _known_passes(
+    objective: Any, gaps: np.ndarray, rng: Any, n_passes: int, n_steps: int, large: float
+) -> None:
+    # Each pass updates the blocks that may have a large gap among known paths, in the same order.
+    blocks, known, above = objective.blocks, np.zeros(len(gaps)), -np.inf
+    with objective.known_paths(rng.permutation(blocks)) as paths:
+        for _ in range(n_passes):
+            if len(objective.inseparable):
+                return
+            paths.update(known, above, n_steps, ACCURACY)
+            gap = known[blocks].sum()
+            if gap <= KNOWN_PATHS_GAP * gaps[blocks].sum():
+                return
+            above = large * gap / len(blocks)
 
 
 def _chosen(blocks: np.ndarray, gaps: np.ndarray, full: bool) -> np.ndarray:

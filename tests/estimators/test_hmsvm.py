@@ -515,7 +515,8 @@ def test_weights_are_those_of_the_working_sets(n_own, form):
         rng, gaps = np.random.default_rng(0), np.zeros(6)
         for _ in range(200):
             h.optimize(rng.permutation(6), gaps, 4, 0.1, n_searches=3)
-            h.revisit(rng.permutation(6), gaps, 4, 0.1)
+            with h.known_paths(rng.permutation(6)) as paths:
+                paths.update(gaps, -np.inf, 4, 0.1)
     assert_allclose(hinge.certificate(), plain.certificate(), rtol=1e-4)
     assert 0 <= hinge.certificate().gap <= 1e-4 * hinge.certificate().primal
     coef, transition, start, end = hinge.weights()
@@ -527,13 +528,14 @@ def test_weights_are_those_of_the_working_sets(n_own, form):
     assert_allclose(w, expected, atol=1e-12)
 
 
-def test_revisits_raise_the_dual_and_find_nothing():
+def test_updates_of_known_paths_raise_the_dual_and_find_nothing():
     X, y = problem(28, lengths=[6] * 30)
     hinge, gaps, known = hinge_of(X, y, 10**6), np.zeros(30), np.zeros(30)
     hinge.optimize(np.arange(30), gaps, 1)
     before, duals = hinge.support_paths(), [hinge.certificate().dual]
     for _ in range(50):
-        hinge.revisit(np.arange(30), known, 3, 0.0)
+        with hinge.known_paths(np.arange(30)) as paths:
+            paths.update(known, -np.inf, 3, 0.0)
         duals.append(hinge.certificate().dual)
     assert (np.diff(duals) >= -1e-12 * duals[-1]).all()
     assert duals[1] > duals[0] * (1 + 1e-6)

@@ -79,7 +79,8 @@ def test_pieces_keep_weights_and_dual(seed):
         for _ in range(2):
             gaps = np.zeros(len(hinge.pieces.first))
             hinge.optimize(rng.permutation(hinge.blocks), gaps, 3, 0.1, 2)
-            hinge.revisit(rng.permutation(hinge.blocks), gaps, 3, 0.1)
+            with hinge.known_paths(rng.permutation(hinge.blocks)) as paths:
+                paths.update(gaps, -np.inf, 3, 0.1)
         check(hinge)
         assert hinge.certificate().gap >= -1e-9
 

@@ -184,12 +184,12 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         "smoothing".
     n_jobs : int or None, default=None
         Threads, no more than there are free cores: in prediction, in training by "smoothing", and
-        by "bcfw" for large data with the linear kernel or a stored Gram matrix, without a hard
-        margin and ``average=True``. Threads of "bcfw" update different sequences at the same time,
-        with weights of their own, and wait for one another; the weights depend on their number
-        within ``tol``. With the linear kernel each holds a copy of the weights. Of kernels that
-        are computed on demand, most time is spent in BLAS, which has threads of its own. Scores
-        of float32 models may differ in the last digits, as those of :class:`CRFTagger`.
+        by "bcfw" with a large stored Gram matrix, without a hard margin and ``average=True``.
+        These update different sequences at the same time and wait for one another; the weights
+        depend on their number within ``tol``. With the linear kernel, "bcfw" has one thread. Of
+        kernels that are computed on demand, most time is spent in BLAS, which has threads of its
+        own. Scores of float32 models may differ in the last digits, as those of
+        :class:`CRFTagger`.
     verbose : int, default=0
         Above 0, the objective or the mistakes of passes are printed.
     random_state : int, RandomState instance or None, default=None

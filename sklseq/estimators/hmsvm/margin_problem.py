@@ -26,13 +26,11 @@ from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_magnitude, read_class_weight
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.objectives.margin.hinge import (
-    LinearRows,
     Margin,
     PathLoss,
     StructuredHinge,
     SupportPaths,
     linear_rows,
-    padded,
 )
 from sklseq.objectives.margin.smoothed import SmoothedHinge
 from sklseq.objectives.scores.score_map import (
@@ -47,19 +45,17 @@ from sklseq.objectives.scores.transition_features import TransitionFeatures
 from sklseq.solvers import SolverResult, bcfw, perceptron, smoothing, working_set
 
 PASSES = {"bcfw": 1000, "working_set": 1000, "smoothing": 1000, "perceptron": 10}
-# Entries of the rows, without stored zeros, times labels, and entries of the Gram matrix times
-# labels, from which several threads train by "bcfw".
-WORTH_ROWS, WORTH_GRAM = 2.5e7, 1e8
+WORTH_GRAM = 1e8  # entries of the Gram matrix, times labels, from which threads train by "bcfw"
 WITHOUT_DUAL = ("perceptron", "smoothing")  # solvers without α of labelings
 # Effort of "bcfw" on each sequence, and on all sequences between two passes. With the linear kernel
 # most time goes into reading the scores of a sequence: several searches pay, and so do further
-# steps on known paths, which are wrong in few rows. With other kernels most time goes into the
+# passes over known paths, which are wrong in few rows. With other kernels most time goes into the
 # update of the scores of all rows, so more steps are made for each update. Pieces of sequences have
-# few paths, so revisits pay more.
+# few paths, so passes over these pay more.
 EFFORT = {
-    "linear": {"n_steps": 3, "n_searches": 3, "n_revisits": 4},
-    "pieces": {"n_steps": 3, "n_searches": 2, "n_revisits": 8},
-    "other": {"n_steps": 20, "n_searches": 1, "n_revisits": 0},
+    "linear": {"n_steps": 3, "n_searches": 3, "n_known_passes": 4},
+    "pieces": {"n_steps": 3, "n_searches": 2, "n_known_passes": 16, "large_known_gap": 1.0},
+    "other": {"n_steps": 20, "n_searches": 1, "n_known_passes": 0},
 }
 
 
@@ -336,9 +332,8 @@ class _Report:
 
 
 def _is_worth_threads(source: Any, L: int) -> bool:
-    # Whether passes take long enough for several threads.
-    if isinstance(source, LinearRows):
-        return len(source.indices) * padded(L) >= WORTH_ROWS
+    # Whether passes take long enough for several threads. (With the linear kernel, an update takes
+    # 1 µs, and changes weights that most others read: threads gain nothing.)
     return isinstance(source, np.ndarray) and source.size * L >= WORTH_GRAM
 
 

@@ -203,7 +203,7 @@ def separate(problem: SegmentProblem) -> SolverResult:
     result = bcfw(
         SegmentHinge(problem.scores, problem.data, problem.source.weights, segmenter.l2),
         rng=repeatable_generator(segmenter.random_state), tol=GAP * float(segmenter.tol),
-        max_iter=int(segmenter.max_iter), n_steps=20, n_revisits=5,
+        max_iter=int(segmenter.max_iter), n_steps=20, n_known_passes=5,
         callback=problem.report,
     )  # fmt: skip
     return result._replace(history=[row[1] for row in result.history])

@@ -34,6 +34,7 @@ Rows of labels are padded to a multiple of 8, with score -inf for padding.
 
 from libc.math cimport INFINITY
 from libc.string cimport memcmp, memcpy
+from sklseq.objectives.margin._averages cimport stamp_of
 from sklseq.objectives.margin._margin_distances cimport (
     distance_by_columns, distance_by_gram, find_differing, pair_distance,
 )
@@ -128,13 +129,13 @@ cdef enum:
 cdef class Rounds:
     """Changes that threads exchange while they update different blocks, by rounds.
 
-    Each thread has weights of its own, or, with a Gram matrix, scores of the rows of its own
-    blocks. At the start of round r it repeats the changes of the others in round r - 1 - LAG, so
-    that the answer does not depend on the speed of threads, and none waits for a slightly slower
-    one.
+    For a Gram matrix of all rows: each thread has scores of the rows of its own blocks, and of
+    transitions. At the start of round r it repeats the changes of the others in round r - 1 - LAG,
+    so that the answer does not depend on the speed of threads, and none waits for a slightly
+    slower one.
 
     A change adds x to a number of a ``place``: row << 16 | label of the coefficients of rows; or
-    -1 - k, with k a place in the scores of transitions, starts, ends and transition features.
+    -1 - k, with k a place in the array ``chain``.
     """
 
     cdef readonly Py_ssize_t n
@@ -167,7 +168,7 @@ cdef class Rounds:
         sklseq_publish(&self.called[0], self.called[0] + 1)
 
     def set_pass(self, runs, Py_ssize_t room, Py_ssize_t n_steps, double accuracy, gaps,
-                 Py_ssize_t n_searches=0):
+                 Py_ssize_t n_searches=1):
         """Runs of blocks, and the most changes that a thread makes in a round."""
         self.order, self.starts, self.stops = runs
         self.n_steps, self.accuracy, self.n_searches = n_steps, accuracy, n_searches
@@ -191,6 +192,33 @@ cdef inline void add_to_two(
         b[u] += z * source[u]
 
 
+def _chain_arrays(prefix, width, n_triples, parts):
+    # Views of one array, `chain`, of the scores of transitions, starts, ends and triples.
+    chain = np.zeros((width + 2) * width + n_triples)
+    views = np.split(chain, [width**2, width**2 + width, width**2 + 2 * width])
+    arrays = dict(zip(["score", "start", "end", "v"], views), chain=chain)
+    arrays["score"] = views[0].reshape(width, width)
+    for name, part in zip(["score", "start", "end", "v"], parts or ()):
+        arrays[name][...] = part
+    return {prefix + name: array for name, array in arrays.items()}
+
+
+cdef inline Py_ssize_t add_pair(
+    int[::1] places, double[::1] values, Py_ssize_t n, Py_ssize_t plus, Py_ssize_t minus, double x
+) noexcept nogil:
+    # Entry n and the next: x at `plus`, -x at `minus`; none for a negative place
+    cdef Py_ssize_t first = n
+    if plus == minus:
+        return 0
+    if plus >= 0:
+        places[n], values[n] = <int> plus, x
+        n += 1
+    if minus >= 0:
+        places[n], values[n] = <int> minus, -x
+        n += 1
+    return n - first
+
+
 cdef class HingeBlocks:
     """Working sets of all sequences, and the weights that they add up to.
 
@@ -210,6 +238,8 @@ cdef class HingeBlocks:
         gram @ coef, transposed.
     v : ndarray of shape (n_triples,)
         Scores of transition features.
+    chain : ndarray
+        ``score``, ``start``, ``end`` and ``v``, which are views of it.
     late_* :
         Sums of changes, each times the stamp of its update: for averages of all iterates.
     count : int
@@ -217,8 +247,8 @@ cdef class HingeBlocks:
     """
 
     cdef readonly object arrays
-    cdef readonly Py_ssize_t count
-    cdef readonly Py_ssize_t unbounded         # a sequence whose dual has no maximum, or -1
+    cdef public Py_ssize_t count
+    cdef public Py_ssize_t unbounded           # a sequence whose dual has no maximum, or -1
     cdef readonly bint has_own                 # whether `own` is there
     cdef public int averaging                  # 0: no, 1: all iterates alike, 2: later ones more
     cdef Py_ssize_t L, width, n_rows
@@ -234,6 +264,7 @@ cdef class HingeBlocks:
     cdef short[:, ::1] paths
     cdef double[:, ::1] alpha, loss
     cdef int[::1] size
+    cdef double[::1] chain
     cdef double[:, ::1] score, score_t, late_score
     cdef double[::1] start, end, late_start, late_end
     cdef double[:, ::1] late_sums              # (2, n_blocks): loss, mass
@@ -261,8 +292,8 @@ cdef class HingeBlocks:
     cdef long long[::1] patched
     cdef double[::1] replaced
     cdef short[::1] found
-    cdef int[::1] differing, at_hand           # rows of the sequence; those with psi up to date
-    cdef Py_ssize_t n_at_hand
+    cdef int[::1] differing                    # rows of the sequence
+    cdef Py_ssize_t n_read                     # rows of the sequence whose psi is up to date
     cdef public double gain                    # sum over steps: what each adds to the dual, alone
     cdef Py_ssize_t first_scored, stop_scored  # rows whose scores are kept up to date in S
     cdef long long* noted_places               # log of changes for other threads, or NULL
@@ -271,11 +302,10 @@ cdef class HingeBlocks:
     cdef double[::1] changes
     cdef Py_ssize_t n_noted
 
-    def __init__(self, problem, cost, score, start, end, n_own, HingeBlocks main=None):
+    def __init__(self, problem, cost, score, start, end, n_own):
         """problem: the StructuredHinge; cost, score, start and end: padded to ``width``.
 
-        At most ``n_own`` inner products of rows of the same block are kept. With ``main``: for
-        another thread, see ``follow``.
+        At most ``n_own`` inner products of rows of the same block are kept.
         """
         zeros, averaging = np.zeros, problem.averaging
         self.y, self.n_own = problem.y.astype(np.int16), n_own
@@ -289,25 +319,25 @@ cdef class HingeBlocks:
         self.first_scored, self.stop_scored = 0, n_rows
         self.noted_places = NULL
         self.arrays = a = {
-            "score": score, "score_t": np.ascontiguousarray(score.T), "start": start, "end": end,
-            "late_score": zeros(score.shape), "late_start": zeros(self.width),
-            "late_end": zeros(self.width), "paths": zeros((N_SLOTS, n_rows), np.int16),
+            "score_t": np.ascontiguousarray(score.T), "paths": zeros((N_SLOTS, n_rows), np.int16),
         }
-        self.score, self.score_t, self.start, self.end = score, a["score_t"], start, end
+        n_triples = problem.features.n_weights if problem.features is not None else 0
+        for prefix, parts in (("", (score, start, end, zeros(n_triples))), ("late_", None)):
+            a |= _chain_arrays(prefix, self.width, n_triples, parts)
+        self.chain, self.score, self.score_t = a["chain"], a["score"], a["score_t"]
+        self.start, self.end, self.v = a["start"], a["end"], a["v"]
         self.late_score, self.late_start = a["late_score"], a["late_start"]
-        self.late_end = a["late_end"]
+        self.late_end, self.late_v = a["late_end"], a["late_v"]
         self.psi, self.delta, self.change = zeros((3, longest, self.width))
         self.places, self.changes = zeros(longest * self.L, np.int64), zeros(longest * self.L)
         self.pair_change, self.truth = zeros((self.width, self.width)), zeros(longest)
         self.found = zeros(longest, np.int16)
-        self.differing, self.at_hand = zeros((2, longest), np.int32)
+        self.differing = zeros(longest, np.int32)
         self.linear, self.linked = problem.is_linear, problem.features is not None
-        n_triples = problem.features.n_weights if self.linked else 0
-        a["v"], a["late_v"] = zeros(n_triples), zeros(n_triples if averaging else 0)
         if self.linked:
             self._bind_features(problem.features)
         if self.linear:
-            self._bind_rows(problem.source, problem.offsets, main)
+            self._bind_rows(problem.source, problem.offsets)
             return
         a["coef"], a["S"] = zeros((n_rows, self.width)), zeros((self.width, n_rows))
         a["late_coef"] = zeros((n_rows if averaging else 0, self.width))
@@ -330,28 +360,34 @@ cdef class HingeBlocks:
         self.own_start, self.own = np.full(n, -1, np.int64), np.zeros(0)
         self.has_own = False
 
-    def bind_own(self, threads):
+    @property
+    def slack_code(self):
+        return self.slack
+
+    @property
+    def labels(self):
+        """True labels of rows."""
+        return np.asarray(self.y)
+
+    @property
+    def bound_C(self):
+        """C of each block."""
+        return np.asarray(self.C)
+
+    def bind_own(self):
         """Inner products of rows of the same block, before steps; without them, these are slow."""
         if not self.linear or self.has_own:
             return
-        blocks, self.has_own = self.bound, True
-        lengths = blocks.stop - blocks.first
+        lengths = self.bound.stop - self.bound.first
         start, n_own = own_places(lengths, self.n_own)
-        total = np.append(0, np.cumsum(np.where(start >= 0, lengths**2, 0)))
-        cuts = np.searchsorted(total, np.linspace(0, n_own, threads.n + 1)[1:-1])
-        parts = [np.split(x, cuts) for x in (blocks.first, blocks.stop, start)]
         own, most = np.empty(n_own), self.local_change.shape[0]
-
-        def work(part):
-            own_grams(self.indptr, self.local, self.data, *part, most, own)
-
-        threads.map(work, list(zip(*parts)))
-        self.own_start, self.own = start, own
+        own_grams(self.indptr, self.local, self.data, self.first, self.stop, start, most, own)
+        self.own_start, self.own, self.has_own = start, own, True
 
     def follow(self, HingeBlocks main, Py_ssize_t first, Py_ssize_t stop):
-        """Go on with the blocks and working sets of ``main``; with a Gram matrix, its scores.
+        """Go on with the blocks, working sets and Gram matrix of ``main``, for another thread.
 
-        Weights stay those of this thread; of the scores, those of rows ``first`` to ``stop``.
+        It keeps the scores of rows ``first`` to ``stop`` up to date.
         """
         self.first_scored, self.stop_scored = first, stop
         if main is self:
@@ -362,11 +398,8 @@ cdef class HingeBlocks:
             self.arrays[name] = main.arrays[name]
         self.size, self.late_sums = main.size, main.late_sums
         self._bind_slots()
-        if self.linear:
-            self.own_start, self.own = main.own_start, main.own
-        else:
-            self.coef = main.coef
-            self.bind_gram(main.gram, main.S, main.place)
+        self.coef = main.coef
+        self.bind_gram(main.gram, main.S, main.place)
 
     def bind_gram(self, gram, S, place):
         """Go on with sequences whose rows are ``place[s]``, ... of ``gram`` and of scores ``S``."""
@@ -377,14 +410,11 @@ cdef class HingeBlocks:
         self.paths, self.alpha, self.loss = a["paths"], a["alpha"], a["loss"]
         self.g = np.zeros(len(a["paths"]) + 1)
 
-    def _bind_rows(self, rows, offsets, HingeBlocks main):
+    def _bind_rows(self, rows, offsets):
         indptr, indices, data, order = rows
         n_features = len(order)
         self.indptr, self.indices, self.data = indptr, indices, data
-        if main is None:
-            local, most = local_columns(indptr, indices, offsets, n_features)
-        else:
-            local, most = main.local, main.local_change.shape[0]
+        local, most = local_columns(indptr, indices, offsets, n_features)
         self.local, self.local_change = local, np.zeros((max(most, 1), self.width))
         a = self.arrays
         a["W"] = aligned_zeros(n_features * self.width, np.float64)
@@ -397,7 +427,6 @@ cdef class HingeBlocks:
         self.first_weight, self.from_label, self.to_label = features.support
         weights = np.concatenate([[0], np.cumsum(np.diff(features.support[0])[features.rows[1]])])
         longest = np.diff(weights[features.rows[0]]).max(initial=0)
-        self.v, self.late_v = self.arrays["v"], self.arrays["late_v"]
         self.counts, self.replaced = np.zeros(features.n_weights), np.zeros(longest)
         self.patched = np.zeros(longest, np.int64)
 
@@ -420,40 +449,21 @@ cdef class HingeBlocks:
 
     cdef void read_scores(self, Py_ssize_t s) noexcept nogil:
         # psi[t, j] = F's part of label j at row t
-        cdef Py_ssize_t t
-        self.n_at_hand = self.stop[s] - self.first[s]
-        for t in range(self.n_at_hand):
-            self.at_hand[t] = <int> t
-        self.read_rows(s)
-
-    cdef void read_disputed(self, Py_ssize_t s) noexcept nogil:
-        # The same of rows in which a path of the working set is wrong: `violations` needs no others
-        cdef Py_ssize_t r = self.first[s], t, k
-        self.n_at_hand = 0
-        for t in range(self.stop[s] - r):
-            for k in range(self.size[s]):
-                if self.paths[k, r + t] != self.y[r + t]:
-                    self.at_hand[self.n_at_hand] = <int> t
-                    self.n_at_hand += 1
-                    break
+        self.n_read = self.stop[s] - self.first[s]
         self.read_rows(s)
 
     cdef void read_rows(self, Py_ssize_t s) noexcept nogil:
-        cdef Py_ssize_t r = self.first[s], t, j, k, p, stop, ahead = 0
+        cdef Py_ssize_t r = self.first[s], t, j, p, stop
         if not self.linear:
             for j in range(self.L):
-                for k in range(self.n_at_hand):
-                    t = self.at_hand[k]
+                for t in range(self.n_read):
                     self.psi[t, j] = self.S[j, self.place[s] + t]
             return
-        for k in range(self.n_at_hand):
+        for t in range(self.n_read):
             # Rows of W are asked for one row of the data ahead.
-            while ahead < self.n_at_hand and ahead <= k + 1:
-                t = self.at_hand[ahead]
-                for p in range(self.indptr[r + t], self.indptr[r + t + 1]):
-                    prefetch_row(&self.W[self.indices[p], 0], self.width)
-                ahead += 1
-            t = self.at_hand[k]
+            stop = self.indptr[r + min(t + 2, self.n_read)]
+            for p in range(self.indptr[r + (t + 1 if t else 0)], stop):
+                prefetch_row(&self.W[self.indices[p], 0], self.width)
             p = self.indptr[r + t]
             stop = self.indptr[r + t + 1]
             if p == stop:
@@ -662,18 +672,14 @@ cdef class HingeBlocks:
             self.counts[q] = 0
 
     cdef double stamp(self) noexcept nogil:
-        # What a change of now counts in `late`: the weights of all iterates before it.
-        if self.averaging == 1:
-            return self.count
-        if self.averaging == 2:
-            return 0.5 * self.count * (self.count + 1.0)
-        return 0
+        # What a change of now counts in `late`
+        return stamp_of(self.averaging, self.count)
 
     cdef void move(
         self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n, double step
     ) noexcept nogil:
-        # w += step * (phi(a) - phi(b)), and psi of the rows at hand; of states, as `change` only
-        cdef Py_ssize_t T = self.stop[s] - self.first[s], k, m, t, u, stride
+        # w += step * (phi(a) - phi(b)), and psi of the rows read; of states, as `change` only
+        cdef Py_ssize_t T = self.stop[s] - self.first[s], k, t, u, stride
         cdef const double* gram = self.own_gram(s, &stride)
         cdef double x
         for k in range(n):
@@ -682,8 +688,7 @@ cdef class HingeBlocks:
             self.change[t, b[t]] -= step
             if gram == NULL:
                 continue
-            for m in range(self.n_at_hand):
-                u = self.at_hand[m]
+            for u in range(self.n_read):
                 x = step * gram[t * stride + u]
                 self.psi[u, a[t]] += x
                 self.psi[u, b[t]] -= x
@@ -810,7 +815,6 @@ cdef class HingeBlocks:
         if q < 0:
             return
         self.v[q] += x * self.link_data[p]
-        self.note(-1 - ((self.width + 2) * self.width + q), x * self.link_data[p])
         if late > 0:
             self.late_v[q] += late * x * self.link_data[p]
 
@@ -1000,38 +1004,82 @@ cdef class HingeBlocks:
             self.exchange_all(s, n_steps, accuracy)
         self.leave(s)
 
-    def revisit(self, const long long[::1] order, Py_ssize_t n_steps, double accuracy,
-                double[::1] gaps):
-        """Steps as `optimize` makes them, among the paths at hand: none is looked for.
+    # -------------------------------------------------------------- for ``WorkingSets``
 
-        Writes into `gaps` what the gaps of the sequences would be, were there no other paths.
+    def distances(self, const long long[::1] order, double[::1] out):
+        """||phi(a) - phi(b)||^2 of all pairs of paths of each block, of which the true is the last.
+
+        A matrix of (size + 1, size + 1) for each block.
         """
-        cdef Py_ssize_t k
+        cdef Py_ssize_t k, s, i, j, n, at = 0
         with nogil:
             for k in range(order.shape[0]):
-                self.update_known(order[k], n_steps, accuracy, gaps)
-                if self.unbounded >= 0:
-                    break
+                s = order[k]
+                n = self.size[s] + 1
+                for i in range(n):
+                    out[at + (n + 1) * i] = 0
+                    for j in range(i):
+                        out[at + n * i + j] = out[at + n * j + i] = self.path_distance(s, i, j)
+                at += n * n
 
-    cdef void update_known(self, Py_ssize_t s, Py_ssize_t n_steps, double accuracy,
-                           double[::1] gaps) noexcept nogil:
-        cdef Py_ssize_t p
-        cdef double v = 0
-        gaps[s] = 0
-        if self.size[s] == 0:
-            return
-        self.read_disputed(s)
-        self.violations(s)
-        for p in range(self.size[s]):
-            v = self.g[p] if self.g[p] > v else v
-        gaps[s] = self.block_gap(s, v)
-        self.exchange_all(s, n_steps, accuracy)
-        self.leave(s)
+    cdef const short* path(self, Py_ssize_t s, Py_ssize_t k) noexcept nogil:
+        # The true path is the last one.
+        return &self.y[self.first[s]] if k == self.size[s] else &self.paths[k, self.first[s]]
+
+    cdef double path_distance(self, Py_ssize_t s, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
+        cdef const short* a = self.path(s, i)
+        cdef const short* b = self.path(s, j)
+        cdef Py_ssize_t n = find_differing(a, b, self.stop[s] - self.first[s], self.differing)
+        return self.squared_distance(s, a, b, n)
+
+    def chain_differences(self, const long long[::1] order, const long long[::1] bounds,
+                          int[::1] places, double[::1] values):
+        """Entries of phi(p) - phi(y) of transitions, first and last labels; some places repeat.
+
+        ``bounds`` has the start of each path in ``places``, where there must be room for it; a
+        place is one of the array ``chain``. Returns the number of entries of each path.
+        """
+        counts = np.empty(bounds.shape[0], np.int32)
+        cdef int[::1] count = counts
+        cdef Py_ssize_t b, s, k, path = 0
+        with nogil:
+            for b in range(order.shape[0]):
+                s = order[b]
+                for k in range(self.size[s]):
+                    count[path] = <int> self.list_chain(
+                        s, &self.paths[k, self.first[s]], places, values, bounds[path]
+                    )
+                    path += 1
+        return counts
+
+    cdef Py_ssize_t list_chain(
+        self, Py_ssize_t s, const short* a, int[::1] places, double[::1] values, Py_ssize_t at
+    ) noexcept nogil:
+        cdef Py_ssize_t r = self.first[s], T = self.stop[s] - r, n = at, t, W = self.width, p
+        cdef const short* y = &self.y[r]
+        if self.boundary2 > 0:
+            n += add_pair(places, values, n, W * W + a[0], W * W + y[0], 1)
+            n += add_pair(places, values, n, W * W + W + a[T - 1], W * W + W + y[T - 1], 1)
+        for t in range(1, T if self.scale2 > 0 else 0):
+            if a[t] == y[t] and a[t - 1] == y[t - 1]:
+                continue
+            n += add_pair(places, values, n, a[t - 1] * W + a[t], y[t - 1] * W + y[t], 1)
+            for p in range(self.link_indptr[r + t] if self.linked else 0,
+                           self.link_indptr[r + t + 1] if self.linked else 0):
+                n += add_pair(
+                    places, values, n, self.link_place(p, a[t - 1], a[t]),
+                    self.link_place(p, y[t - 1], y[t]), self.link_data[p],
+                )
+        return n - at
+
+    cdef Py_ssize_t link_place(self, Py_ssize_t p, int i, int j) noexcept nogil:
+        cdef Py_ssize_t q = self.weight_of(p, i, j)
+        return q if q < 0 else (self.width + 2) * self.width + q
 
     # -------------------------------------------------------------- several threads
 
     def lead(self, Rounds rounds):
-        """`optimize` by all threads, or `revisit` without searches, as ``rounds`` says.
+        """`optimize` by all threads, as ``rounds`` says.
 
         All blocks, each in the order at most once, need a free slot.
         """
@@ -1070,11 +1118,8 @@ cdef class HingeBlocks:
         self.noted_changes = &rounds.changes[me, log, 0]
         self.n_noted = 0
         for k in range(rounds.starts[me, r], rounds.stops[me, r]):
-            if rounds.n_searches > 0:
-                self.update(rounds.order[k], rounds.n_steps, rounds.accuracy, rounds.gaps,
-                            rounds.n_searches)
-            else:
-                self.update_known(rounds.order[k], rounds.n_steps, rounds.accuracy, rounds.gaps)
+            self.update(rounds.order[k], rounds.n_steps, rounds.accuracy, rounds.gaps,
+                        rounds.n_searches)
         rounds.n_changes[me, log, 0] = self.n_noted
         self.noted_places = NULL
 
@@ -1097,10 +1142,7 @@ cdef class HingeBlocks:
             last = k + 1
             while last < n and place[last] >= 0:
                 last += 1
-            if self.linear:
-                self.change_weights(place + k, x + k, last - k)
-            else:
-                self.change_scores(place + k, x + k, last - k, 0)
+            self.change_scores(place + k, x + k, last - k, 0)
             k = last
 
     cdef void prefetch_weights(self, long long place) noexcept nogil:
@@ -1112,18 +1154,12 @@ cdef class HingeBlocks:
 
     cdef void add_to_chain(self, Py_ssize_t place, double x) noexcept nogil:
         cdef Py_ssize_t i = place // self.width, j = place % self.width
+        self.chain[place] += x
         if i < self.width:
-            self.score[i, j] += x
             self.score_t[j, i] += x
-        elif i == self.width:
-            self.start[j] += x
-        elif i == self.width + 1:
-            self.end[j] += x
-        else:
-            self.v[place - (self.width + 2) * self.width] += x
 
-    def survey(self, blocks, const long long[::1] order, double[::1] worst,
-               unsigned char[::1] disputed):
+    def largest_violations(self, blocks, const long long[::1] order, double[::1] worst,
+                           unsigned char[::1] disputed):
         """The largest g of other blocks; sets `disputed` where a path of g > 0 errs."""
         cdef Py_ssize_t k, s, t, r
         self.first, self.stop, self.held = blocks.first, blocks.stop, blocks.held
@@ -1158,7 +1194,7 @@ cdef class HingeBlocks:
                         y, &self.found[0], self.stop[s] - self.first[s], self.differing
                     )
                     squares[s] = self.squared_distance(s, y, &self.found[0], n)
-                    self.n_at_hand = 0      # none is needed any more
+                    self.n_read = 0         # none is needed any more
                     self.move(s, y, &self.found[0], n, self.C[s])
                     self.spread_changes(s)
                 self.count += 1

@@ -28,6 +28,7 @@ from sklseq._lib.cpu import load_kernel
 from sklseq._lib.ragged import offsets_of
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints
+from sklseq.objectives.margin.gram_threads import GramThreads
 from sklseq.objectives.margin.pieces import (
     Pieces,
     WrongRows,
@@ -45,12 +46,12 @@ from sklseq.objectives.margin.separable import (
     smallest_contradiction,
     state_differences,
 )
-from sklseq.objectives.margin.team import Team
 from sklseq.objectives.scores.design import without_zeros
 from sklseq.objectives.scores.score_map import Weights
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 
 _margin = load_kernel("sklseq.objectives.margin._margin")
+_known_paths = load_kernel("sklseq.objectives.margin._known_paths")
 
 LANES = 8
 N_TESTED = 300  # paths tested for contradictions; their Gram matrix is stored
@@ -198,8 +199,8 @@ class StructuredHinge:
     features : TransitionFeatures, optional
         Transition features of all rows.
     threads : Threads, optional
-        By default one. Several update different blocks at the same time, see ``Team``; not with a
-        hard margin, averages, or kernels computed on demand.
+        By default one. With a Gram matrix, several update different blocks at the same time, see
+        ``GramThreads``; not with a hard margin or averages.
 
     Attributes
     ----------
@@ -231,25 +232,20 @@ class StructuredHinge:
         self.whole = whole_sequences(offsets)
         self._bind(self.whole)
         self.sequences = self.blocks
-        self.team, self.threads = None, threads or Threads(1)
-        if self.threads.n > 1:
-            self._engage(cost)
+        self.gram_threads = None
+        if threads is not None and threads.n > 1:
+            self._engage(cost, threads)
 
-    def _engage(self, cost: np.ndarray) -> None:
+    def _engage(self, cost: np.ndarray, threads: Threads) -> None:
         # Lets threads train. A hard margin may have steps without an end, and averages need the
         # order of all steps.
         def copy() -> Any:
             a = self.kernel.arrays
-            ends = (a[name].copy() for name in ("score", "start", "end"))
-            other = _margin.HingeBlocks(self, cost, *ends, 0, self.kernel)
-            for name in ("W", "v") if self.is_linear else ("v",):
-                if a[name].any():  # else both are memory that was not touched yet
-                    other.arrays[name][...] = a[name]
-            return other
+            return _margin.HingeBlocks(self, cost, a["score"], a["start"], a["end"], 0)
 
-        if self.is_whole and not self.averaging and self.slack != "hard":
-            data = self.kernel, copy, self.threads, self.offsets
-            self.team = Team(*data, owned=not self.is_linear)
+        has_gram = self.is_whole and not self.is_linear
+        if has_gram and not self.averaging and self.slack != "hard":
+            self.gram_threads = GramThreads(self.kernel, copy, threads, self.offsets)
 
     def _bind(self, pieces: Pieces) -> None:
         # Go on with these blocks, which have no paths yet.
@@ -270,9 +266,9 @@ class StructuredHinge:
     @property
     def n_updates(self) -> int:
         """Updates of blocks so far."""
-        if self.team is None:
+        if self.gram_threads is None:
             return self.kernel.count
-        return sum(worker.count for worker in self.team.workers)
+        return sum(worker.count for worker in self.gram_threads.workers)
 
     # ------------------------------------------------------------------ for solvers
 
@@ -298,9 +294,9 @@ class StructuredHinge:
             its first value; searches end when the gap has.
         n_searches : int
         """
-        self.kernel.bind_own(self.threads)
-        if self.team is not None:
-            self._run_team(order, gaps, n_steps, accuracy, n_searches)
+        self.kernel.bind_own()
+        if self.gram_threads is not None:
+            self._run_threads(order, gaps, n_steps, accuracy, n_searches)
             return
         for run in self._at_hand(order):
             self._optimize(run, gaps, n_steps, accuracy, n_searches)
@@ -314,22 +310,19 @@ class StructuredHinge:
             if done < len(order) and self.kernel.unbounded < 0:
                 self.kernel.grow()
 
-    def together(self) -> AbstractContextManager:
-        """Context for calls of ``optimize`` and ``revisit`` that follow one another closely."""
-        self.kernel.bind_own(self.threads)  # by threads that do not yet wait for their parts
-        return nullcontext() if self.team is None else self.team.assembled()
+    def prepared(self) -> AbstractContextManager:
+        """Context for calls of ``optimize`` that follow one another closely."""
+        self.kernel.bind_own()
+        return nullcontext() if self.gram_threads is None else self.gram_threads.assembled()
 
-    def _run_team(self, order, gaps, n_steps, accuracy, n_searches=0) -> None:
+    def _run_threads(self, order, gaps, n_steps, accuracy, n_searches) -> None:
         a, (first, stop) = self.kernel.arrays, self.pieces[1:3]
         if len(order) and a["size"][order].max() == len(a["alpha"]):
             self.kernel.grow()
         # A step changes two cells of a row and of a transition, of starts and of ends.
-        rows, steps = stop - first, n_steps * max(n_searches, 1)
+        rows, steps = stop - first, n_steps * n_searches
         most = rows * (self.n_labels + 4 * steps) + 4 * steps
-        if self.features is not None:
-            entries = self.features.rows[0]
-            most += 2 * steps * (entries[stop] - entries[first])
-        self.team.run(order, rows, most, n_steps, accuracy, gaps, n_searches)
+        self.gram_threads.run(order, most, n_steps, accuracy, gaps, n_searches)
 
     def _at_hand(self, order: np.ndarray) -> Iterator[np.ndarray]:
         # Yields runs of `order` while the kernels of their rows are bound; all of `order` with a
@@ -376,19 +369,22 @@ class StructuredHinge:
         S[...] = 0
         self._add_scores(np.arange(len(coef)), coef)
 
-    def revisit(
-        self, order: np.ndarray, gaps: np.ndarray, n_steps: int = 1, accuracy: float = 0.0
-    ) -> None:
-        """Run the steps of :meth:`optimize` among the paths with α > 0, without searches.
+    @contextmanager
+    def known_paths(self, order: np.ndarray) -> Iterator[Any]:
+        """Context manager: the ``KnownPaths`` of these blocks, for updates without searches."""
+        self.kernel.bind_own()
+        paths = _known_paths.KnownPaths(self, order)
+        try:
+            yield paths
+        finally:
+            paths.store()
 
-        ``gaps`` receives the contribution of each sequence to the gap among these paths.
-        """
-        self.kernel.bind_own(self.threads)
-        if self.team is not None:
-            self._run_team(order, gaps, n_steps, accuracy)
-            return
-        for run in self._at_hand(order):
-            self.kernel.revisit(run, n_steps, accuracy, gaps)
+    def chain_norm(self) -> np.ndarray:
+        """Squared values of the features of the scores in the kernel's array ``chain``."""
+        a, width = self.kernel.arrays, padded(self.n_labels)
+        norm = np.full(len(a["chain"]), self.scale**2)
+        norm[width**2 : width**2 + 2 * width] = self.boundary**2
+        return norm
 
     def mistakes(self, order: np.ndarray, squares: np.ndarray) -> int:
         """One pass of the perceptron; see the kernel."""
@@ -415,11 +411,11 @@ class StructuredHinge:
         states = ("W",) if self.is_linear else ("coef", "S")
         for name in ("alpha", "score", "score_t", "start", "end", "v", *states):
             a[name] *= k
-        self._forget_team()
+        self._forget_threads()
 
-    def _forget_team(self) -> None:
-        if self.team is not None:
-            self.team.forget()
+    def _forget_threads(self) -> None:
+        if self.gram_threads is not None:
+            self.gram_threads.forget()
 
     def start_from(self, paths: SupportPaths, allowed: Constraints) -> None:
         """Start from the α of an earlier training on the same rows, with any C and loss.
@@ -495,7 +491,7 @@ class StructuredHinge:
         if self.features is not None:
             links = link_differences(*data, self.features)
             a["v"] += self.scale**2 * (links.T @ paths.alpha)
-        self._forget_team()
+        self._forget_threads()
 
     def certificate(self) -> Certificate:
         """Primal and dual objective of the average of iterates, or of the last iterate.
@@ -510,8 +506,8 @@ class StructuredHinge:
         """Primal and dual objective of the last iterate."""
         half = 0.5 * self.squared_norm()
         dual = self._dual(half)
-        if self.team is not None:
-            self.team.adapt(dual)
+        if self.gram_threads is not None:
+            self.gram_threads.adapt(dual)
         C, xi = self.C[self.sequences], np.maximum(self._worst(), 0)
         if self.slack == "l1":
             return Certificate(half + float(C @ xi), dual)
@@ -533,10 +529,10 @@ class StructuredHinge:
     def _worst(self) -> np.ndarray:
         # Largest violation of each of `sequences`; `disputed` becomes where its path errs.
         worst, self.disputed = np.zeros(len(self.C)), np.zeros(len(self.y), np.uint8)
-        if self.team is None:
-            self.kernel.survey(self.whole, self.sequences, worst, self.disputed)
+        if self.gram_threads is None:
+            self.kernel.largest_violations(self.whole, self.sequences, worst, self.disputed)
         else:
-            self.team.survey(self.whole, self.sequences, worst, self.disputed)
+            self.gram_threads.largest_violations(self.whole, self.sequences, worst, self.disputed)
         return worst[self.sequences]
 
     # ------------------------------------------------------------------ pieces

@@ -1,7 +1,8 @@
 """The structured hinge loss of segmentations, its dual, and their gap, for margin training."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -163,7 +164,7 @@ class SegmentHinge:
                 part = self.sets[s].admit(found)
                 if k == 0:
                     gaps[s] = part
-            self.revisit(order, known, n_steps, accuracy)
+            self._update(order, known, n_steps, accuracy)
 
     def searches(self, order: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """Each s of ``order`` with its segmentation of largest loss + score.
@@ -197,12 +198,17 @@ class SegmentHinge:
         check_segmentations(best, a)
         return found
 
-    def together(self) -> AbstractContextManager:
+    def prepared(self) -> AbstractContextManager:
         """Context of the calls of a pass; one thread needs none."""
         return nullcontext()
 
-    def revisit(self, order: np.ndarray, gaps: np.ndarray, n_steps: int, accuracy: float) -> None:
-        """Take steps among the segmentations found so far, without a search."""
+    @contextmanager
+    def known_paths(self, order: np.ndarray) -> Iterator["KnownSegmentations"]:
+        """Context of updates without searches, of these sequences in this order."""
+        yield KnownSegmentations(self, order)
+
+    def _update(self, order: np.ndarray, gaps: np.ndarray, n_steps: int, accuracy: float) -> None:
+        # Steps among the segmentations found so far
         self.latest = None
         for s in order.tolist():
             gaps[s] = self.sets[s].update(n_steps, accuracy)
@@ -225,3 +231,14 @@ class SegmentHinge:
         w = ScoreMap.pack(self.scores, weights)
         self.scores.triples(w)[:] = self.w[self.triples]
         return w
+
+
+class KnownSegmentations(NamedTuple):
+    """Updates of sequences among the segmentations found so far, in a fixed order."""
+
+    hinge: SegmentHinge
+    order: np.ndarray
+
+    def update(self, gaps: np.ndarray, above: float, n_steps: int, accuracy: float) -> None:
+        """Take steps on each sequence whose entry of ``gaps`` is larger than ``above``."""
+        self.hinge._update(self.order[gaps[self.order] > above], gaps, n_steps, accuracy)

@@ -1,9 +1,9 @@
-"""Threads that update different blocks of a margin problem at the same time.
+"""Threads that update different blocks of a margin problem with a Gram matrix at the same time.
 
-Each has weights of its own, and repeats what others changed one or two rounds later. A step is the
-best one for the weights of its thread. Steps that are alike add less to the dual objective together
-than alone, and might even lower it: both are compared, and rounds become shorter. With the same
-number of threads, the weights are the same in each run.
+Each has the scores of its own rows, and repeats what others changed one or two rounds later. A step
+is the best one for the scores of its thread. Simultaneous steps that are alike add less to the dual
+objective than the sum of what each adds, and might even lower it: both are compared, and rounds
+become shorter. With the same number of threads, the weights are the same in each run.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,10 +20,9 @@ _margin = load_kernel("sklseq.objectives.margin._margin")
 # Blocks of a thread in a round, at first; a pass of fewer than FEWEST rounds is for one thread, in
 # rounds of ALONE blocks.
 SIZE, FEWEST, ALONE = 4, 4, 32
-# Rounds become half as long if steps add less than ENOUGH of what they add alone; rounds of one
-# block end, and one thread goes on, if they add less than LEAST.
+# Rounds become half as long if steps add less than ENOUGH of the sum of what each adds; rounds of
+# one block end, and one thread goes on, if they add less than LEAST.
 ENOUGH, LEAST = 0.9, 0.5
-OF_BLOCK = 2  # rows that take as long as what an update costs in any case
 
 
 class Runs(NamedTuple):
@@ -34,7 +33,7 @@ class Runs(NamedTuple):
     stops: np.ndarray
 
 
-class Team:
+class GramThreads:
     """Compiled problems, one for each thread, with the same working sets.
 
     Parameters
@@ -46,14 +45,10 @@ class Team:
     threads : Threads
     offsets : ndarray
         Rows of whole sequences.
-    owned : bool
-        Whether a thread has scores of the rows of its own sequences only, which it alone updates.
     """
 
-    def __init__(
-        self, main: Any, copy: Callable[[], Any], threads: Threads, offsets: np.ndarray, owned: bool
-    ):
-        self.main, self.copy, self.threads, self.owned = main, copy, threads, owned
+    def __init__(self, main: Any, copy: Callable[[], Any], threads: Threads, offsets: np.ndarray):
+        self.main, self.copy, self.threads = main, copy, threads
         self.cuts = even_cuts(np.diff(offsets), threads.n)  # sequences of each thread
         self.rows = offsets[self.cuts].tolist()
         self.rounds, self.size, self.is_assembled = _margin.Rounds(threads.n), SIZE, False
@@ -79,8 +74,8 @@ class Team:
 
     def adapt(self, dual: float) -> None:
         """Choose the length of rounds by what the dual objective has gained since the last call."""
-        alone, together = sum(worker.gain for worker in self.workers), dual - self.dual
-        if together < (ENOUGH if self.size > 1 else LEAST) * alone:
+        of_steps, gain = sum(worker.gain for worker in self.workers), dual - self.dual
+        if gain < (ENOUGH if self.size > 1 else LEAST) * of_steps:
             self.size //= 2
         self.dual = dual
         for worker in self.workers:
@@ -104,11 +99,11 @@ class Team:
         finally:
             self.is_assembled = False
 
-    def run(self, order: np.ndarray, rows: np.ndarray, most: np.ndarray, *effort: Any) -> None:
-        """Update the blocks ``order``, with ``rows`` rows and at most ``most`` changes each."""
+    def run(self, order: np.ndarray, most: np.ndarray, *effort: Any) -> None:
+        """Update the blocks ``order``, with at most ``most`` changes each."""
         n_rounds = len(order) // (self.threads.n * self.size) if self.size else 0
         alone = n_rounds < FEWEST
-        runs = self._for_one(order) if alone else self._deal(order, rows, n_rounds)
+        runs = self._for_one(order) if alone else self._deal(order, n_rounds)
         total = np.append(0, np.cumsum(most[runs.order]))
         room = int((total[runs.stops] - total[runs.starts]).max(initial=1))
         self.rounds.set_pass(runs, room, *effort)
@@ -116,12 +111,12 @@ class Team:
             self.workers_now(alone)
             self.main.lead(self.rounds)
 
-    def survey(self, blocks: Any, order: np.ndarray, *answers: np.ndarray) -> None:
-        """``HingeBlocks.survey`` of the sequences ``order``, sorted, by all threads."""
+    def largest_violations(self, blocks: Any, order: np.ndarray, *answers: np.ndarray) -> None:
+        """``HingeBlocks.largest_violations`` of the sequences ``order``, sorted, by all threads."""
         cuts = np.searchsorted(order, self.cuts)
         parts = [(order[a:b], *answers) for a, b in zip(cuts, cuts[1:])]
         jobs = list(zip(self.workers_now(), parts))
-        self.threads.map(lambda job: job[0].survey(blocks, *job[1]), jobs)
+        self.threads.map(lambda job: job[0].largest_violations(blocks, *job[1]), jobs)
 
     def _for_one(self, order: np.ndarray) -> Runs:
         # Other threads only repeat what the first one changes.
@@ -130,14 +125,10 @@ class Team:
         starts[0], stops[0] = cuts[:-1], cuts[1:]
         return Runs(order, starts, stops)
 
-    def _deal(self, order: np.ndarray, rows: np.ndarray, n_rounds: int) -> Runs:
-        # A thread has neighbouring blocks, whose α and paths share cache lines.
-        n, cuts = self.threads.n, self.cuts
-        if not self.owned:
-            cost = np.zeros(len(rows), np.int64)
-            cost[order] = rows[order] + OF_BLOCK
-            cuts = even_cuts(cost, n)
-        owner = np.searchsorted(cuts[1:-1], order, side="right")
+    def _deal(self, order: np.ndarray, n_rounds: int) -> Runs:
+        # A thread has its own sequences, of which alone it has the scores.
+        n = self.threads.n
+        owner = np.searchsorted(self.cuts[1:-1], order, side="right")
         parts = [order[owner == k] for k in range(n)]
         counts = np.array([len(part) for part in parts])[:, None]
         bounds = counts * np.arange(n_rounds + 1) // n_rounds + np.cumsum(counts)[:, None] - counts

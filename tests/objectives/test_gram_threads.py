@@ -5,15 +5,14 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import HMSVMTagger
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import resolve_constraints
 from sklseq.estimators.hmsvm import margin_problem
-from sklseq.objectives.margin.hinge import Margin, PathLoss, StructuredHinge, linear_rows
-from sklseq.objectives.margin.team import SIZE
+from sklseq.objectives.margin.gram_threads import SIZE
+from sklseq.objectives.margin.hinge import Margin, PathLoss, StructuredHinge
 from sklseq.solvers import bcfw
 
 
@@ -31,102 +30,85 @@ def problem(n, alike=False, seed=0):
     return rows, offsets, y
 
 
-def hinge_of(data, threads=None, linear=True, slack="l1", n_own=10**6):
+def hinge_of(data, threads=None, slack="l1"):
     rows, offsets, y = data
     loss = PathLoss(1 - np.eye(3), 0.0)
     margin = Margin(loss, slack, resolve_constraints(None, np.arange(3)), 0.7, 1.3)
-    source = linear_rows(sparse.csr_matrix(rows)) if linear else np.exp(rows @ rows.T / 40)
+    source = np.exp(rows @ rows.T / 40)
     C = np.random.default_rng(1).uniform(0.1, 0.5, len(offsets) - 1)
-    return StructuredHinge(source, offsets, y, C, margin, 0, n_own, threads=threads)
+    return StructuredHinge(source, offsets, y, C, margin, threads=threads)
 
 
 def train(hinge, tol=2e-3, **effort):
-    options = {"n_steps": 3, "n_searches": 2, "n_revisits": 3} | effort
+    options = {"n_steps": 3, "n_searches": 2} | effort
     return bcfw(hinge, rng=np.random.default_rng(0), tol=tol, max_iter=300, **options)
 
 
-def assert_weights_are_those_of_paths(hinge, linear, data, slack):
-    again = hinge_of(data, linear=linear, slack=slack)
+def assert_weights_are_those_of_paths(hinge, data, slack="l1"):
+    again = hinge_of(data, slack=slack)
     again._add_weights(hinge.support_paths())
     for found, sums in zip(hinge.weights(), again.weights()):
         assert_allclose(found, sums, atol=1e-9)
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3])
-@pytest.mark.parametrize("linear", [True, False], ids=["linear", "other"])
 @pytest.mark.parametrize("slack", ["l1", "l2"])
-def test_threads_reach_the_optimum_and_weights_are_those_of_the_paths(slack, linear, n_jobs):
+def test_threads_reach_the_optimum_and_weights_are_those_of_the_paths(slack, n_jobs):
     data = problem(120)
-    alone = train(hinge_of(data, linear=linear, slack=slack))
+    alone = train(hinge_of(data, slack=slack))
     with Threads(n_jobs) as threads:
-        hinge = hinge_of(data, threads, linear, slack)
-        assert hinge.team is not None
+        hinge = hinge_of(data, threads, slack)
+        assert hinge.gram_threads is not None
         result = train(hinge)
     assert result.converged
     assert alone.converged
     assert result.n_iter <= 2 * alone.n_iter
     assert_allclose(result.value, alone.value, rtol=4e-3)  # both within tol
-    assert_weights_are_those_of_paths(hinge, linear, data, slack)
+    assert_weights_are_those_of_paths(hinge, data, slack)
 
 
-def test_threads_without_inner_products_of_rows_tell_each_step():
-    data = problem(100)
-    with Threads(2) as threads:
-        hinge = hinge_of(data, threads, n_own=0)
-        assert train(hinge).converged
-    assert_weights_are_those_of_paths(hinge, True, data, "l1")
-
-
-@pytest.mark.parametrize("linear", [True, False], ids=["linear", "other"])
-def test_steps_that_are_bad_together_shorten_rounds(linear):
+def test_steps_that_are_bad_together_shorten_rounds():
     # All sequences are the same, so that each thread makes the step that one alone should make.
     data = problem(64, alike=True)
     with Threads(4) as threads:
-        hinge = hinge_of(data, threads, linear, "l2")
+        hinge = hinge_of(data, threads, "l2")
         hinge.C[:] = 100.0
         result = train(hinge)
-    assert hinge.team.size < SIZE  # 0 or 1, by rounding errors
+    assert hinge.gram_threads.size < SIZE  # 0 or 1, by rounding errors
     assert result.converged
-    assert_weights_are_those_of_paths(hinge, linear, data, "l2")
+    assert_weights_are_those_of_paths(hinge, data, "l2")
 
 
-@pytest.mark.parametrize("linear", [True, False], ids=["linear", "other"])
-def test_passes_over_few_blocks_are_for_one_thread(linear):
+def test_passes_over_few_blocks_are_for_one_thread():
     data, gaps = problem(40), np.zeros(40)
     with Threads(2) as threads:
-        hinge = hinge_of(data, threads, linear)
-        one = hinge_of(data, linear=linear)
+        hinge = hinge_of(data, threads)
+        one = hinge_of(data)
         for blocks in (hinge.blocks[:0], hinge.blocks[30:31], hinge.blocks[::2].copy()):
             for each in (hinge, one):
                 each.optimize(blocks, gaps, 3, 0.1, 2)
-                each.revisit(blocks, gaps, 3, 0.1)
         for found, wanted in zip(hinge.weights(), one.weights()):
             assert_array_equal(found, wanted)
         hinge.optimize(hinge.blocks, gaps, 3, 0.1, 2)  # with scores of one's own rows again
-    assert_weights_are_those_of_paths(hinge, linear, data, "l1")
-    if not linear:
-        a = hinge.kernel.arrays
-        assert_allclose(a["S"], (hinge.gram @ a["coef"]).T, atol=1e-9)
+    assert_weights_are_those_of_paths(hinge, data)
+    a = hinge.kernel.arrays
+    assert_allclose(a["S"], (hinge.gram @ a["coef"]).T, atol=1e-9)
 
 
 def test_answers_of_a_number_of_threads_are_always_the_same(monkeypatch):
-    monkeypatch.setattr(margin_problem, "WORTH_ROWS", 0)
+    monkeypatch.setattr(margin_problem, "WORTH_GRAM", 0)
     rows, offsets, y = problem(120)
-    X = [sparse.csr_matrix(rows[a:b]) for a, b in zip(offsets, offsets[1:])]
+    X = [rows[a:b] for a, b in zip(offsets, offsets[1:])]
     labels = [y[a:b] for a, b in zip(offsets, offsets[1:])]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         taggers = [
-            HMSVMTagger(
-                solver="bcfw", n_jobs=n, max_iter=8, transition_features=[0, 1], random_state=0
-            ).fit(X, labels)
+            HMSVMTagger(kernel="rbf", n_jobs=n, max_iter=8, random_state=0).fit(X, labels)
             for n in (3, 3, 1)
         ]
-    assert_array_equal(taggers[0].coef_, taggers[1].coef_)
-    assert_array_equal(taggers[0].transition_, taggers[1].transition_)
-    assert_array_equal(taggers[0].transition_coef_.toarray(), taggers[1].transition_coef_.toarray())
-    assert_array_equal(taggers[0].support_alpha_, taggers[1].support_alpha_)
-    assert not np.array_equal(taggers[0].coef_, taggers[2].coef_)
+    for name in ("dual_coef_", "transition_", "support_alpha_"):
+        assert_array_equal(getattr(taggers[0], name), getattr(taggers[1], name))
+    assert not np.array_equal(taggers[0].transition_, taggers[2].transition_)
 
 
 def test_along_a_path_of_penalties_threads_go_on_from_the_weights_of_the_last():
@@ -136,7 +118,7 @@ def test_along_a_path_of_penalties_threads_go_on_from_the_weights_of_the_last():
         train(hinge)
         hinge.rescale(2.0)
         assert train(hinge).converged
-    assert_weights_are_those_of_paths(hinge, True, data, "l1")
+    assert_weights_are_those_of_paths(hinge, data)
 
 
 def test_an_interrupt_between_calls_leaves_no_thread_waiting(monkeypatch):
@@ -145,23 +127,8 @@ def test_an_interrupt_between_calls_leaves_no_thread_waiting(monkeypatch):
 
     with Threads(2) as threads:
         hinge = hinge_of(problem(120), threads)
-        monkeypatch.setattr(hinge, "revisit", interrupt)
+        monkeypatch.setattr(hinge, "optimize", interrupt)
         with pytest.raises(KeyboardInterrupt):
             train(hinge)
         monkeypatch.undo()
         assert train(hinge).converged
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_inner_products_of_rows_wait_for_the_first_step(n_jobs):
-    with Threads(n_jobs) as threads:
-        hinge = hinge_of(problem(120), threads)
-        for _ in range(2):  # also for pieces
-            hinge.certificate()
-            assert not hinge.kernel.has_own
-            with hinge.together():
-                assert hinge.kernel.has_own
-                hinge.optimize(hinge.blocks, np.zeros(len(hinge.pieces.first)), 3, 0.1)
-            hinge.divide(8, 1)
-        hinge.unite()
-        assert not hinge.kernel.has_own
