@@ -122,7 +122,7 @@ TABLE = [
      lambda: [100 * constant("estimators.zscore.warm_start", "PRECISION"), constant("estimators.zscore.warm_start", "ROWS")]),
     ("hmsvm", r"looked for up to\s+(three) times, with up to (three) steps after each search",
      lambda: [effort("n_searches"), effort("n_steps")]),
-    ("hmsvm", r"up to (four) passes follow", lambda: [effort("n_known_passes")]),
+    ("hmsvm", r"up to (\d+) passes follow", lambda: [effort("n_known_passes")]),
     ("hmsvm", r"one search and up to (\d+) steps",
      lambda: [constant("estimators.hmsvm.margin_problem", "EFFORT")["other"]["n_steps"]]),
     ("hmsvm", r"above some ([\d,]+) rows, the Gram matrix no longer fits",
