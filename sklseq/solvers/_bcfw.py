@@ -69,7 +69,6 @@ def bcfw(
     n_steps: int = 3,
     n_searches: int = 1,
     n_known_passes: int = 0,
-    large_known_gap: float = LARGE_GAP,
     callback: Callable[[int, float, Any], bool] | None = None,
 ) -> SolverResult:
     """Maximise the dual one sequence at a time, in random order, by exact steps.
@@ -101,9 +100,6 @@ def bcfw(
     n_known_passes : int
         Maximum number of passes, after each pass, over the known paths (α > 0), without a search;
         of :class:`StructuredHinge`, for the linear kernel only.
-    large_known_gap : float
-        After the first, such a pass updates the sequences whose part of the gap among known paths
-        was above this multiple of the mean.
     callback : callable(pass, primal, objective) -> bool, optional
         Called after each pass, with NaN for the primal if the gap is not measured; True stops.
 
@@ -137,8 +133,7 @@ def bcfw(
         with objective.prepared():
             objective.optimize(order, gaps, n_steps, ACCURACY, n_searches)
             if n_known_passes:
-                options = n_known_passes, max(n_steps, KNOWN_STEPS), large_known_gap
-                _known_passes(objective, gaps, rng, *options)
+                _known_passes(objective, gaps, rng, n_known_passes, max(n_steps, KNOWN_STEPS))
         # The estimate from the updates is free. The gap itself is measured if it may be within
         # tol, and at growing intervals for the history.
         left = gaps[objective.blocks].sum()
@@ -162,10 +157,9 @@ def _no_gaps(objective: Any) -> np.ndarray:
     return np.full(int(objective.blocks.max(initial=-1)) + 1, np.inf)
 
 
-def _known_passes(
-    objective: Any, gaps: np.ndarray, rng: Any, n_passes: int, n_steps: int, large: float
-) -> None:
-    # Each pass updates the blocks that may have a large gap among known paths, in the same order.
+def _known_passes(objective: Any, gaps: np.ndarray, rng: Any, n_passes: int, n_steps: int) -> None:
+    # After the first, a pass updates the blocks of a gap among known paths above the mean, in the
+    # same order.
     blocks, known, above = objective.blocks, np.zeros(len(gaps)), -np.inf
     with objective.known_paths(rng.permutation(blocks)) as paths:
         for _ in range(n_passes):
@@ -175,7 +169,7 @@ def _known_passes(
             gap = known[blocks].sum()
             if gap <= KNOWN_PATHS_GAP * gaps[blocks].sum():
                 return
-            above = large * gap / len(blocks)
+            above = gap / len(blocks)
 
 
 def _chosen(blocks: np.ndarray, gaps: np.ndarray, full: bool) -> np.ndarray:

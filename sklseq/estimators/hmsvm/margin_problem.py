@@ -53,8 +53,8 @@ WITHOUT_DUAL = ("perceptron", "smoothing")  # solvers without α of labelings
 # update of the scores of all rows, so more steps are made for each update. Pieces of sequences have
 # few paths, so passes over these pay more.
 EFFORT = {
-    "linear": {"n_steps": 3, "n_searches": 3, "n_known_passes": 12, "large_known_gap": 1.0},
-    "pieces": {"n_steps": 3, "n_searches": 2, "n_known_passes": 16, "large_known_gap": 1.0},
+    "linear": {"n_steps": 3, "n_searches": 3, "n_known_passes": 12},
+    "pieces": {"n_steps": 3, "n_searches": 2, "n_known_passes": 16},
     "other": {"n_steps": 20, "n_searches": 1, "n_known_passes": 0},
 }
 
