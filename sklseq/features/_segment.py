@@ -1,6 +1,6 @@
 """Extractor of features of segments, each stored once for all segments that have it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -37,6 +37,7 @@ from sklseq.features._segment_parts import (
     StepTemplate,
     TokenPart,
     Tokens,
+    field_of_function,
     function_part,
     gram_part,
     sees_context,
@@ -116,8 +117,9 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         as functions of :class:`TokenFeatures`, or numbers: a float is the value of the feature
         ``name``, a dict ``{"key": 0.5}`` that of the feature ``key``. A function of three
         parameters is called as ``f(sequence, start, stop)`` for each segment, with the sequence as
-        it is in X, so it can read all columns and neighbouring tokens (``receptive_field`` does not
-        include them).
+        it is in X, so it can read all columns and neighbouring tokens. For streams, it needs the
+        attribute ``receptive_field``, the numbers of tokens before ``start`` and from ``stop`` on
+        that it reads at most; it must not use ``start`` itself or the length of the sequence.
     max_length : int, default=8
         Longest segment with features of length, shape, lexicons or functions. It does not limit
         the segments that can be found; time and H grow with it.
@@ -291,11 +293,16 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         return as_names(names)[self.kept_]
 
     @fitted_property
-    def receptive_field(self) -> tuple[int, int]:
-        """Number of tokens before the start and after the stop on which a potential depends."""
+    def receptive_field(self) -> tuple[float, float]:
+        """Number of tokens before the start and after the stop on which a potential depends.
+
+        Infinite with functions of three parameters that do not say on how many they depend.
+        """
         extractor = getattr(self, "extractor_", self.extractor)
         before, after = (0, 0) if extractor is None else receptive_field(extractor)
-        return self.before + before, self.after + after
+        fields = [(self.before + before, self.after + after)]
+        fields += map(field_of_function, self._context_functions())
+        return max(b for b, _ in fields), max(a for _, a in fields)
 
     @fitted_property
     def max_span(self) -> int:
@@ -317,6 +324,10 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         self._lowest()
         if not self._parts([{}] * len(self._lexicons())):
             raise ValueError("All features are switched off; switch on at least one, as inside.")
+
+    def _context_functions(self) -> list[Callable]:
+        functions = named_functions(self.functions, "segment")
+        return [function for _, function in functions if sees_context(function)]
 
     def _thresholds(self) -> list[int]:
         several = self.longer_than

@@ -17,6 +17,7 @@ length, shape, lexicons, functions    EXACT      [i, j)
 """
 
 import itertools
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -311,6 +312,20 @@ def sees_context(function: Callable) -> bool:
             f"start, stop); got {function!r}."
         )
     return n == 3
+
+
+def field_of_function(function: Callable) -> tuple[float, float]:
+    """Numbers of tokens before and after a segment that a function of its sequence reads."""
+    field = getattr(function, "receptive_field", (math.inf, math.inf))
+    is_pair = isinstance(field, (tuple, list)) and len(field) == 2
+    if not is_pair or not all(
+        n == math.inf or (is_number(n, whole=True) and n >= 0) for n in field
+    ):
+        raise ValueError(
+            f"receptive_field of the function {function!r} must be a pair of integers of at least "
+            f"0, the numbers of tokens before and after a segment that it reads; got {field!r}."
+        )
+    return field[0], field[1]
 
 
 class LengthPart(Part):

@@ -346,3 +346,43 @@ def test_transition_features_of_the_first_pending_token(before):
         decoded = decoder.decode([x])
         assert labels == decoded.labels[0].tolist()
         assert times.tolist() == decoded.times[0].tolist()
+
+
+def reading(offset):
+    """Return a function of segments that reads the token at an offset from one of their ends."""
+
+    def neighbour(sequence, start, stop):
+        at = start + offset if offset < 0 else stop + offset
+        return 0 <= at < len(sequence) and sequence[at] == "a"
+
+    neighbour.receptive_field = (-offset, 0) if offset < 0 else (0, offset + 1)
+    return neighbour
+
+
+@pytest.mark.parametrize("offset", [-20, -5, -1, 0, 1, 7])
+def test_a_function_that_reads_neighbours_is_the_same_in_a_stream(offset):
+    rng, function = np.random.default_rng(0), reading(offset)
+    X = [list(rng.choice(list("abcd"), 40)) for _ in range(12)]
+    y = [[(t, t + 1, "P") for t in range(40) if function(x, t, t + 1)] for x in X]
+    parameters = dict(before=0, after=0, start=0, end=0, max_length=2, functions=[function])
+    model = make_pipeline(SegmentFeatures(**parameters), SemiCRFSegmenter()).fit(X, y)
+    stream = OnlineDecoder(FrozenEstimator(model), strategy="closure").segment_stream()
+    for x, expected in zip(X, model.predict(X), strict=True):
+        found = [emission for token in x for emission in stream.push(token)] + stream.flush()
+        assert [(e.start, e.stop, e.label) for e in found] == expected
+        stream.reset()
+
+
+def test_a_function_that_may_read_the_whole_sequence_has_no_stream():
+    def late(sequence, start, stop):
+        return start >= 2
+
+    X, y = [["a", "b", "c"]] * 3, [[(2, 3, "P")]] * 3
+    model = make_pipeline(SegmentFeatures(functions=[late]), SemiCRFSegmenter()).fit(X, y)
+    decoder = OnlineDecoder(FrozenEstimator(model), strategy="closure")
+    with pytest.raises(ValueError, match=r"needs the whole sequence .*function.* receptive_field"):
+        decoder.segment_stream()
+    for wrong in (1, (1,), (-1, 0), (0.5, 0), "12"):
+        late.receptive_field = wrong
+        with pytest.raises(ValueError, match=r"receptive_field of the function .* must be a pair"):
+            decoder.segment_stream()

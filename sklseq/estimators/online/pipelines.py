@@ -9,6 +9,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from sklseq.data.types import SequencesLike
 from sklseq.estimators.unwrap import unwrap
+from sklseq.features import SegmentFeatures
 from sklseq.inference.chain.online_rules import OnlineRule
 
 
@@ -115,8 +116,13 @@ def _field_of(name: str, transformer: Any, fitted: bool) -> tuple[int, int]:
         return 0, 0
     field = transformer.receptive_field
     if field is None or not np.isfinite(field).all():
+        advice = (
+            "Give its functions of (sequence, start, stop) an attribute receptive_field = (tokens "
+            "before, tokens after)."
+        )
         raise ValueError(
             f"Step {name!r} ({type(transformer).__name__}) needs the whole sequence "
-            f"(receptive_field is {field}), so labels cannot be emitted before its end. Remove it."
+            f"(receptive_field is {field}), so labels cannot be emitted before its end. "
+            f"{advice if isinstance(transformer, SegmentFeatures) else 'Remove it.'}"
         )
     return int(field[0]), int(field[1])
