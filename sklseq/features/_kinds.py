@@ -124,9 +124,9 @@ def attributes_of(name: str, what: str, argument: Any, value: Any, advice: str) 
         ):
             return list(dict.fromkeys(items))
     elif isinstance(value, Iterable):
-        values = list(dict.fromkeys(in_order(value)))
+        values = list(in_order(value))
         if all(isinstance(v, str) for v in values):
-            return [f"{name}={v}" for v in values]
+            return [f"{name}={v}" for v in dict.fromkeys(values)]
     raise ValueError(
         f"The function {name!r} must return a string, a bool, None, a collection of strings, or a "
         f"dict of strings and bools; for the {what} {argument!r} it returned {value!r}. {advice}"

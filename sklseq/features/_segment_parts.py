@@ -408,7 +408,9 @@ def _pairs(name: str, span: list[str] | tuple, value: Any) -> list[tuple[str, fl
 
 def _finite(name: str, span: list[str] | tuple, found: Mapping) -> list[tuple[str, float]]:
     for key, value in found.items():
-        if not isinstance(key, str) or not abs(value) <= sys.float_info.max:
+        # numpy would convert the limit to the type of the value: to infinity as float32.
+        number = value.item() if isinstance(value, np.floating) else value
+        if not isinstance(key, str) or not abs(number) <= sys.float_info.max:
             raise ValueError(
                 f"The function {name!r} must return finite numbers with str keys; for the segment "
                 f"{span!r} it returned {key!r}: {value!r:.60}."

@@ -547,6 +547,16 @@ def test_empty_sequences_only():
         (dict(functions={"f": lambda s: 1j}), r"The function 'f' must return .* segment \['a'\]"),
         (dict(functions={"f": lambda s: 10**400}), r"finite numbers .* segment \['a'\] .*10000"),
         (dict(functions={"f": lambda s: np.nan}), r"finite numbers .* segment \['a'\] .*nan"),
+        (dict(functions={"f": lambda s: np.float16(np.inf)}), r"finite numbers .* segment \['a'\]"),
+        (
+            dict(functions={"f": lambda s: np.float32(-np.inf)}),
+            r"finite numbers .* segment \['a'\]",
+        ),
+        (
+            dict(functions={"f": lambda s: np.ones((2, 2))}),
+            r"The function 'f' must return .*\['a'\]",
+        ),
+        (dict(functions={"f": lambda s: [["x"]]}), r"The function 'f' must return .* \[\['x'\]\]"),
         (dict(min_count=0), r"min_count must be None or an integer of at least 1"),
         (dict(dtype=int), r"dtype must be"),
         (dict(start=0, end=0, inside=False, before=0, after=0, length=False), r"switched off"),
@@ -558,6 +568,13 @@ def test_errors_name_the_value(parameters, message):
         features.fit([["a"]])
     with pytest.raises(NotFittedError):
         features.transform([["a"]])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
+@pytest.mark.filterwarnings("error")
+def test_functions_may_return_numbers_of_numpy(dtype):
+    features = SegmentFeatures(functions={"f": lambda s: dtype(1.5)})
+    assert features.fit([["a"]]).transform([["a"]]).rows.max() == 1.5
 
 
 def test_an_extractor_of_something_else_is_named():

@@ -7,6 +7,7 @@ from scipy import sparse
 
 from sklseq._lib.estimator import as_fitted
 from sklseq.estimators.online.items import numbered_from, one_sequence
+from sklseq.estimators.semicrf.segment_program import are_scores
 from sklseq.features import SegmentFeatures, TokenFeatures, receptive_field
 from sklseq.features._family import extract
 from sklseq.features._segment import step_templates
@@ -49,7 +50,7 @@ class StepScorer:
         if not plain or len(coef) != len(features.kept_) or segmenter.transition_coef_ is not None:
             return None
         chain = segmenter.transition_, segmenter.start_, segmenter.end_
-        return None if any(np.isnan(x).any() for x in chain) else cls(features, segmenter)
+        return cls(features, segmenter) if all(map(are_scores, chain)) else None
 
     def part(self, window: list, base: int, a: int, b: int) -> tuple | None:
         """Steps a to b - 1, as arguments of ``SegmentBeam.push``.

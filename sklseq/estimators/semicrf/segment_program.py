@@ -78,12 +78,17 @@ def scores_of(segmenter: Any, X: SegmentPotentials, continued: bool = False) -> 
     rows = transitions_of_starts(X, *weights, continued)
     ends = segmenter.start_, segmenter.end_
     entries = () if rows is None else (rows.score,)
-    if any(np.isnan(x).any() for x in (scores, weights[0], *ends, *entries)):
+    if not all(map(are_scores, (scores, weights[0], *ends, *entries))):
         raise ValueError(
-            "coef_, intercept_, transition_, start_, end_ or transition_coef_ holds NaN; fit "
-            "again, or load the model again."
+            "coef_, intercept_, transition_, start_, end_ or transition_coef_ holds NaN or "
+            "infinity, or scores are infinite; fit again, or load the model again."
         )
     return scores, row, rows
+
+
+def are_scores(values: np.ndarray) -> bool:
+    """Whether none of the values is NaN or infinite; -inf forbids a label or pair."""
+    return not values.size or values.max() < np.inf  # NaN is not less
 
 
 def scores_of_rows(
