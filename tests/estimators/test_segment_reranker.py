@@ -363,6 +363,20 @@ def test_what_functions_return_is_checked(returned):
         model(functions=[mine]).fit(X, Y)
 
 
+def test_functions_that_fail_are_named():
+    def mine(tokens, segments):
+        return {"f": 1 / (len(segments) - len(segments))}
+
+    with pytest.raises(ValueError, match="mine of functions failed with ZeroDivisionError"):
+        model(functions=[mine]).fit(X, Y)
+
+
+def test_functions_of_other_arguments_are_refused_before_training(monkeypatch):
+    monkeypatch.setattr(SemiCRFSegmenter, "fit", None)
+    with pytest.raises(ValueError, match=r"must take two arguments, \(tokens, segments\); got len"):
+        model(functions=[len]).fit(X, Y)
+
+
 @pytest.mark.parametrize("valid", ["once", ["M"], lambda found: len({k for *_, k in found}) == 3])
 def test_the_best_valid_candidate_is_chosen(valid):
     reranker = model().fit(X, Y)

@@ -22,6 +22,7 @@ from sklseq._lib.estimator import (
     set_fitted,
 )
 from sklseq._lib.ragged import offsets_of
+from sklseq._lib.signatures import takes
 from sklseq.data.segment_labels import (
     Span,
     labels_of_segments,
@@ -237,6 +238,12 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         functions = self.functions or []
         if not isinstance(functions, Collection) or not all(map(callable, functions)):
             raise ValueError(f"functions must be None or a list of functions; got {functions!r}.")
+        for function in functions:
+            if not takes(function, 2):
+                raise ValueError(
+                    "functions must take two arguments, (tokens, segments); got "
+                    f"{_name_of(function)}."
+                )
 
     def _base(self) -> BaseEstimator:
         # The segmenter, not fitted.
@@ -279,7 +286,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
             for segments, row, score, value in zip(found, dicts, scores - scores[0], values):
                 row |= {"score": float(score), "text": value}
                 for function in functions:
-                    row |= _checked(function(x, segments), function)
+                    row |= _features_of(function, x, segments)
             lists.append(Candidates(found, scores, dicts))
         return lists
 
@@ -424,9 +431,20 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         return segment_f1(y, self.predict(X), *self._steps(X), sample_weight)
 
 
-def _checked(features: Any, function: Callable) -> Mapping[str, float]:
-    # Check the features that a user's function returned.
-    name = getattr(function, "__name__", repr(function))
+def _name_of(function: Callable) -> str:
+    return getattr(function, "__name__", repr(function))
+
+
+def _features_of(function: Callable, tokens: Any, segments: list) -> Mapping[str, float]:
+    # The features that a user's function returns, checked.
+    name = _name_of(function)
+    try:
+        features = function(tokens, segments)
+    except Exception as error:
+        raise ValueError(
+            f"Function {name} of functions failed with {type(error).__name__}: {error}. It was "
+            f"called with the segments {segments!r:.200}."
+        ) from error
     if not isinstance(features, Mapping):
         raise ValueError(
             f"Function {name} of functions must return a dict of names to numbers; got "
