@@ -26,8 +26,8 @@ from sklseq.data.tables import is_list
 
 READS = (
     "A segmenter reads segments (start, stop, label) or IOB2 labels; labels_to_segments(labels, "
-    "'runs') makes segments of states that last, and taggers such as CRFTagger read labels of "
-    "single tokens."
+    "'iobes') makes segments of IOBES labels ('bilou': of BILOU labels, 'runs': of states that "
+    "last); taggers such as CRFTagger read labels of single tokens."
 )
 
 

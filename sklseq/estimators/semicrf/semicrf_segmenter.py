@@ -697,7 +697,7 @@ class SemiCRFSegmenter(
         Parameters
         ----------
         X : SegmentPotentials, or list of sequences
-        y : as in :meth:`fit`
+        y : as in :meth:`fit`, without unknown segments
 
         Returns
         -------
@@ -820,7 +820,7 @@ class SemiCRFSegmenter(
         Parameters
         ----------
         X : SegmentPotentials, or list of sequences
-        y : as in :meth:`fit`
+        y : as in :meth:`fit`, without unknown segments
             Segments whose label was not in training count as missed.
         sample_weight : array-like of shape (n_sequences,), optional
             Weights of the segments of each sequence.
