@@ -51,11 +51,15 @@ def _kind_of_weights(name: str, value: Any) -> tuple[str, bool]:
     return "an array", is_array
 
 
+def are_scores(values: np.ndarray) -> bool:
+    """Whether none of the values is NaN or infinite; -inf forbids a label or pair."""
+    return not values.size or values.max() < np.inf  # NaN is not less
+
+
 def check_no_nan(**weights: Any) -> None:
     """Raise if one of the weights, by name, holds NaN or infinity; -inf forbids a transition."""
     for name, w in weights.items():
-        values = w.data if sparse.issparse(w) else w
-        if w is not None and values.size and not values.max() < np.inf:  # NaN is not less
+        if w is not None and not are_scores(w.data if sparse.issparse(w) else w):
             raise ValueError(
                 f"{name} holds NaN or infinity; assign finite weights, fit again, or load the "
                 "model again."

@@ -7,7 +7,7 @@ from scipy import sparse
 
 from sklseq._lib.estimator import as_fitted
 from sklseq.estimators.online.items import numbered_from, one_sequence
-from sklseq.estimators.semicrf.segment_program import are_scores
+from sklseq.estimators.weights import are_scores
 from sklseq.features import SegmentFeatures, TokenFeatures, receptive_field
 from sklseq.features._family import extract
 from sklseq.features._segment import step_templates

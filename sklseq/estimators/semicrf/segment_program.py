@@ -11,7 +11,7 @@ from sklseq._lib.threads import Threads
 from sklseq.data.segment_potentials import OPEN_BOTH, SegmentPotentials
 from sklseq.data.types import SequencesLike
 from sklseq.estimators.validation import other_width, read_sequences
-from sklseq.estimators.weights import check_weights
+from sklseq.estimators.weights import are_scores, check_weights
 from sklseq.inference.segment.segmentations import (
     SegmentPlan,
     SegmentSpans,
@@ -84,11 +84,6 @@ def scores_of(segmenter: Any, X: SegmentPotentials, continued: bool = False) -> 
             "infinity, or scores are infinite; fit again, or load the model again."
         )
     return scores, row, rows
-
-
-def are_scores(values: np.ndarray) -> bool:
-    """Whether none of the values is NaN or infinite; -inf forbids a label or pair."""
-    return not values.size or values.max() < np.inf  # NaN is not less
 
 
 def scores_of_rows(
