@@ -321,7 +321,7 @@ FAULTS = [
     ("features/_similarity.py", "cosine[cosine > EQUAL] = 1.0", "np.minimum(cosine, 1.0, out=cosine)", "test_segment_features"),
     ("solvers/_smoothing.py", "if gap <= tol * primal:", "if gap <= 2 * tol * primal:", "test_smoothing"),
     ("estimators/hmsvm/margin_problem.py", "weights, trans=\"T\", lower=True", "weights, trans=\"N\", lower=True", "test_smoothing"),
-    ("estimators/hmsvm/margin_problem.py", "coef[self._used_rows()] =", "coef[: len(weights)] =", "test_smoothing"),
+    ("estimators/hmsvm/margin_problem.py", "self._used_rows()[used]", "np.flatnonzero(used)", "test_smoothing"),
     ("objectives/margin/smoothed.py", "self.weights[:] = 2 * self.temperature", "self.weights[:] = self.temperature", "test_smoothing"),
     ("objectives/margin/smoothed.py", "self.weights**2 / (4 * self.given)", "self.weights**2 / (8 * self.given)", "test_smoothing"),
     ("estimators/hmsvm/margin_path.py", "self.problem.averaging or", "False or", "test_penalty_search"),

@@ -122,8 +122,6 @@ def bcfw(
     """
     monitor, measured, divides = GapMonitor(objective, tol), 0, objective.can_divide
     gaps, due, n_rounds = _no_gaps(objective), divides, 0
-    if divides:
-        objective.certificate()  # finds the rows that paths get wrong
     for k in range(1, max_iter + 1):
         full = due if divides else k % FULL_EVERY == 1 or k == max_iter
         if divides and due:

@@ -178,8 +178,9 @@ def test_rescaled_dual_variables_are_consistent_and_no_worse(slack, loss, kernel
     # The dual is that of an objective with these α: its weights follow from them alone.
     fresh = MarginProblem(tagger.set_params(C=ratio * 0.5), RowSource.read(X, y, None)).objective
     assert rescaled.dual >= fresh.certificate().dual - 1e-9
-    coef = objective.row_coefficients()
     rows = np.concatenate(X)
+    coef = np.zeros((len(rows), objective.n_labels))
+    support, coef[support] = objective.support_rows()
     expected = rows.T @ coef if kernel == "linear" else coef
     assert_allclose(weights.coef, expected, atol=1e-10)
     objective.rescale(1.0)

@@ -85,18 +85,41 @@ def test_pieces_keep_weights_and_dual(seed):
         assert hinge.certificate().gap >= -1e-9
 
 
-def test_rescaled_dual_is_of_whole_sequences():
+@pytest.mark.parametrize("ratio", [0.3, 3.0])
+def test_rescaled_pieces_have_the_dual_of_whole_sequences(ratio):
     """α and C of pieces, as training leaves them: the dual of the united paths, at most C each."""
     hinge = problem(5, C=0.05)
-    hinge.certificate()
     for k in range(3):
         hinge.divide(4, k)
-        hinge.optimize(hinge.blocks, np.zeros(len(hinge.pieces.first)), 3, 0.1, 2)
-    hinge.rescale(3.0)
+        gaps = np.zeros(len(hinge.pieces.first))
+        hinge.optimize(hinge.blocks, gaps, 3, 0.1, 2)
+    hinge.rescale(ratio)
+    np.testing.assert_allclose(hinge.C, ratio * 0.05)
     check(hinge)
-    hinge.optimize(hinge.blocks, np.zeros(len(hinge.pieces.first)), 3, 0.1, 2)
+    with hinge.known_paths(hinge.blocks) as paths:
+        paths.update(gaps, -np.inf, 3, 0.1)
+    check(hinge)
+    hinge.optimize(hinge.blocks, gaps, 3, 0.1, 2)
     check(hinge)
     assert hinge.certificate().gap >= -1e-9
+    hinge.rescale(ratio)
+    hinge.unite()
+    check(hinge)
+
+
+def test_disputed_rows_are_those_last_measured_or_of_the_present_weights():
+    hinge, measured = problem(3), problem(3)
+    measured.certificate()
+    for each in (hinge, measured):
+        each.divide(3, 1)
+        each.optimize(each.blocks, np.zeros(len(each.pieces.first)), 3, 0.1, 2)
+    for of_one, of_other in zip(hinge.pieces, measured.pieces):
+        np.testing.assert_array_equal(of_one, of_other)
+    before = hinge.disputed
+    hinge.divide(3, 2)
+    assert hinge.disputed is before
+    hinge.certificate()
+    assert hinge.disputed is not before
 
 
 def test_held_rows_keep_their_labels():

@@ -171,13 +171,13 @@ class MarginProblem:
         rows, weights = self.source.given
         return np.flatnonzero(np.repeat(weights > 0, rows.lengths))
 
-    def _row_coefficients(self) -> np.ndarray:
+    def _support_rows(self) -> tuple[np.ndarray, np.ndarray]:
         if self.solver != "smoothing":
-            return self.objective.row_coefficients()
+            return self.objective.support_rows()
         weights = self.objective.as_weights().coef
-        coef = np.zeros((self.rows.n_rows, weights.shape[1]))
-        coef[self._used_rows()] = solve_triangular(self.factor, weights, trans="T", lower=True)
-        return coef
+        coef = solve_triangular(self.factor, weights, trans="T", lower=True)
+        used = (coef != 0).any(axis=1)
+        return self._used_rows()[used], coef[used]
 
     def _smoothed(self, loss: PathLoss, allowed: Constraints) -> SmoothedHinge:
         tagger, source, L = self.tagger, self.source, len(self.source.classes)
@@ -277,12 +277,11 @@ class MarginProblem:
         return attributes
 
     def _dual_attributes(self, dtype: type) -> dict:
-        coef = self._row_coefficients()
-        support = np.flatnonzero((coef != 0).any(axis=1))
+        support, coef = self._support_rows()
         attributes = {
             "support_": support,
             "n_support_": len(support),
-            "dual_coef_": coef[support].astype(dtype),
+            "dual_coef_": coef.astype(dtype, copy=False),
         }
         if self.tagger.kernel not in ("linear", "precomputed"):
             attributes["support_vectors_"] = self.rows.rows[support]

@@ -110,7 +110,7 @@ cdef class KnownPaths:
         self.chain, self.late_chain, self.norm = a["chain"], a["late_chain"], hinge.chain_norm()
         self.width, self.count = self.W.shape[1], kernel.count
         self.block, self.first, self.stop = order, pieces.first, pieces.stop
-        self.C = kernel.bound_C
+        self.C = hinge.C_of_blocks
         self.paths_of, self.distances_of = offsets_of(sizes), offsets_of((sizes + 1) ** 2)
         self.distance = np.empty(self.distances_of[len(order)])
         kernel.distances(order, self.distance)

@@ -369,11 +369,6 @@ cdef class HingeBlocks:
         """True labels of rows."""
         return np.asarray(self.y)
 
-    @property
-    def bound_C(self):
-        """C of each block."""
-        return np.asarray(self.C)
-
     def bind_own(self):
         """Inner products of rows of the same block, before steps; without them, these are slow."""
         if not self.linear or self.has_own:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.cpu import load_kernel
 from sklseq._lib.ragged import offsets_of
 from sklseq._lib.threads import Threads
@@ -228,7 +229,7 @@ class StructuredHinge:
         start, end = np.full((2, width), -np.inf)
         start[:L], end[:L] = (np.where(mask, 0, -np.inf) for mask in (allowed.start, allowed.end))
         self.kernel = _margin.HingeBlocks(self, cost, score, start, end, n_own)
-        self._settled, self._contradiction = None, np.zeros(0, dtype=int)
+        self._settled, self._contradiction, self.disputed = None, np.zeros(0, dtype=int), None
         self.whole = whole_sequences(offsets)
         self._bind(self.whole)
         self.sequences = self.blocks
@@ -250,7 +251,7 @@ class StructuredHinge:
     def _bind(self, pieces: Pieces) -> None:
         # Go on with these blocks, which have no paths yet.
         self.pieces = pieces
-        C = self.C if pieces is self.whole else self.C[pieces.owner]
+        C = self.C_of_blocks = self.C if pieces is self.whole else self.C[pieces.owner]
         self.blocks = np.flatnonzero((C > 0) & (pieces.first < pieces.stop))
         self.kernel.bind_blocks(pieces, C)
         if not self.is_linear:
@@ -396,15 +397,16 @@ class StructuredHinge:
             k · Σ_ip α_ip loss_ip - k²/2 · (‖w‖² + [slack "l2"] Σ_i (Σ_p α_ip)² / (2 C_i)),
 
         where slack "l1" bounds Σ_p α_ip by C_i, so that k ≤ ``ratio``. Averages of iterates
-        cannot be rescaled. The blocks are whole sequences again.
+        cannot be rescaled.
         """
-        self.unite()
-        self.C *= ratio  # the kernel reads this array
+        self.C *= ratio  # the kernel reads this array, or that of pieces
+        if self.pieces is not self.whole:
+            self.C_of_blocks *= ratio
         self._multiply_dual(ratio)
 
     def _multiply_dual(self, most: float) -> None:
         loss, mass = self._mass_and_loss()[:, self.blocks]
-        C, a = self.C[self.blocks], self.kernel.arrays
+        C, a = self.C_of_blocks[self.blocks], self.kernel.arrays
         square = self.squared_norm() + (self.slack == "l2") * float((mass**2 / (2 * C)).sum())
         k = float(loss.sum()) / square if square > 0 else 1.0
         k = min(k, most) if self.slack == "l1" else k
@@ -548,6 +550,8 @@ class StructuredHinge:
     def divide(self, longest: int, shift: int) -> None:
         """Make the blocks pieces around the rows that paths dispute; the weights stay.
 
+        Paths are those of the weights that were last measured; if none were, of these.
+
         Parameters
         ----------
         longest : int
@@ -556,6 +560,8 @@ class StructuredHinge:
         shift : int
             Moves these cuts.
         """
+        if self.disputed is None:
+            self._worst()
         paths, active = self._wrong_rows(), np.zeros(len(self.y), dtype=bool)
         active[paths.row] = True
         free = widened(active | self.disputed.astype(bool), self.offsets)
@@ -698,8 +704,9 @@ class StructuredHinge:
         """Weights in the user's order; without a linear kernel, ``coef`` is by rows of X."""
         a, L = self.kernel.arrays, self.n_labels
         if self.is_linear:
-            coef = np.empty((len(self.source.order), L))
-            coef[self.source.order] = a["W"][:, :L]
+            rows = aligned_zeros(a["W"].size, np.float64).reshape(a["W"].shape)
+            rows[self.source.order] = a["W"]
+            coef = rows[:, :L]
         else:
             coef = a["coef"][:, :L].copy()
         return Weights(coef, a["score"][:L, :L].copy(), a["start"][:L].copy(), a["end"][:L].copy())
@@ -722,26 +729,24 @@ class StructuredHinge:
         )
         return SupportPaths(wrong.piece, wrong.alpha, loss, labels)
 
-    def row_coefficients(self) -> np.ndarray:
-        """Coefficients of rows, (n_rows, n_labels): Σ_p α_ip ([y_it = j] - [p_t = j]).
+    def support_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows with coefficients other than 0, and these, of shape (n_support, n_labels):
+
+            Σ_p α_ip ([y_it = j] - [p_t = j]).
 
         With the linear kernel, coefficients of the working sets, also if iterates are averaged.
         """
-        paths = self.support_paths()
-        owner, rows = path_rows(paths.sequence, self.offsets)
-        apart = paths.labels != self.y[rows]
-        owner, rows, wrong = owner[apart], rows[apart], paths.labels[apart]
-        L = self.n_labels
+        paths, L = self._wrong_rows(), self.n_labels
         if self.is_linear:
-            cells = np.concatenate([L * rows + self.y[rows], L * rows + wrong])
-            alpha = paths.alpha[owner]
-            values = np.concatenate([alpha, -alpha])
-            coef = np.bincount(cells, values, minlength=L * len(self.y)).reshape(-1, L)
+            rows, place = np.unique(paths.row, return_inverse=True)
+            cells = L * place + np.stack([self.y[paths.row], paths.label])
+            alpha = paths.alpha[paths.path]
+            coef = np.bincount(cells.ravel(), np.append(alpha, -alpha), L * len(rows))
+            coef = coef.reshape(-1, L)
         else:
-            coef = self.kernel.arrays["coef"][:, : self.n_labels].copy()
-        if len(paths.alpha) and self._settled is None:
-            # Rows where all paths equal the true labels: exactly 0, without rounding errors.
-            agreed = np.ones(len(coef), dtype=bool)
-            agreed[rows] = False
-            coef[agreed] = 0
-        return coef
+            # Rows where all paths equal the true labels have rounding errors only.
+            has_paths = len(paths.alpha) and self._settled is None
+            rows = np.unique(paths.row) if has_paths else np.arange(len(self.y))
+            coef = self.kernel.arrays["coef"][rows, :L]
+        used = (coef != 0).any(axis=1)
+        return rows[used], coef[used]
