@@ -221,7 +221,7 @@ class KernelRows:
             _check_square(rows)
         self.n_block = int(np.clip((cache_size * 1e6 / 16) ** 0.5, 1, n))
         self.n_part = int(np.clip(cache_size * 1e6 / (16 * n), 1, MOST_ROWS))
-        is_single = not callable(kernel.kernel)
+        is_single = kernel.kernel in NAMES and kernel.kernel != "precomputed"
         if kernel.kernel == "rbf":
             (rows,) = centred(rows)
         if kernel.kernel == "rbf" and not sparse.issparse(rows):
@@ -257,9 +257,13 @@ class KernelRows:
     def block(self, rows: np.ndarray) -> np.ndarray:
         """Kernels of these rows with all rows, of shape (len(rows), n_rows), float32."""
         A = self.rows[rows]
-        if self.kernel.kernel == "precomputed":
-            return A.toarray() if sparse.issparse(A) else A
-        return self._between(A, self.rows).astype(np.float32, copy=False)
+        if self.kernel.kernel != "precomputed":
+            A = self._between(A, self.rows)
+        block = A.toarray() if sparse.issparse(A) else A
+        if block.dtype == np.float32:
+            return block
+        with np.errstate(over="ignore"):
+            return _checked(block.astype(np.float32), block.shape, self.kernel.kernel)
 
     def _between(self, A: Any, B: Any) -> np.ndarray:
         if self.kernel.kernel == "rbf" and not sparse.issparse(A):

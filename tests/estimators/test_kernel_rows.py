@@ -175,6 +175,31 @@ def test_kernels_of_a_block_are_those_with_all_rows(kind, form):
             assert_allclose(demanded.between(block, chosen), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_precomputed_kernels_are_not_copied(form):
+    rows = np.random.default_rng(1).normal(size=(30, 4))
+    gram = form(laplacian_kernel(rows, rows))
+    demanded = KernelRows(RowKernel("precomputed"), gram, 1e-3)
+    assert demanded.rows is gram
+    chosen = np.array([3, 29, 7])
+    expected = gram_matrix(RowKernel("precomputed"), gram, 100)[np.ix_(chosen, chosen)]
+    assert_array_equal(demanded.gram(chosen), expected)
+    assert_array_equal(demanded.between(chosen, chosen), expected)
+    assert demanded.block(chosen).dtype == np.float32
+
+
+@pytest.mark.parametrize("kernel", ["precomputed", lambda A, B: 1e40 * laplacian_kernel(A, B)])
+def test_kernels_too_large_for_single_precision_are_refused_on_demand(kernel):
+    X, y = problem(2, lengths=[4] * 20)
+    if kernel == "precomputed":
+        rows = np.concatenate(X)
+        X = np.split(1e40 * laplacian_kernel(rows, rows), 20)
+    tagger = HMSVMTagger(kernel=kernel, C=1e-40, max_iter=1, tol=1.0).fit(X, y)
+    assert np.isfinite(tagger.dual_coef_).all()  # with the Gram matrix, they are not
+    with pytest.raises(ValueError, match=r"magnitude at most 1e\+30"):
+        tagger.set_params(cache_size=megabytes(11)).fit(X, y)
+
+
 def test_what_is_no_kernel_is_refused_on_demand_too():
     X, y = problem(2, lengths=[4] * 20)
     kernel = lambda A, B: -laplacian_kernel(A, B)  # noqa: E731
