@@ -268,6 +268,8 @@ FAULTS = [
     ("objectives/likelihood/likelihood.py", "            work.threads = None", "            pass", "test_shared_sequences"),
     ("data/labels.py", "s.max() > MOST", "s.max() < 0", "test_label_dtypes"),
     ("data/sequences.py", "        weight = np.ascontiguousarray(sample_weight, dtype=np.float64)\n    except (TypeError, ValueError)", "        weight = np.ascontiguousarray(sample_weight, dtype=np.float64)\n    except TypeError", "test_wrong_calls"),
+    ("objectives/margin/hinge.py", "self.C_of_blocks *= ratio", "pass", "test_pieces"),
+    ("objectives/margin/hinge.py", "if self.disputed is None:", "if True:", "test_pieces"),
     ("objectives/margin/hinge.py", "k = min(k, most)", "k = k", "test_penalty_search"),
     ("objectives/margin/hinge.py", "states = (\"W\",) if self.is_linear", "states = () if self.is_linear", "test_penalty_search"),
     ("estimators/penalty_search.py", "return bool((behind <= racing).any())", "return True", "test_penalty_search"),
