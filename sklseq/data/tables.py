@@ -6,6 +6,7 @@ Tables are recognised and read through their common methods, without an import.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -96,6 +97,22 @@ def refuse_mask(values: Any, what: str, other: str = "") -> None:
 def is_table(x: Any) -> bool:
     """Whether ``x`` is a DataFrame or a Table."""
     return hasattr(x, "columns")
+
+
+def protected(x: Any) -> Any:
+    """``x`` for a function of the user, which cannot change it then.
+
+    Lists, dicts and tables are copied, arrays are read-only views, other objects ``x`` itself.
+    """
+    if isinstance(x, np.ndarray):
+        view = x.view()
+        view.flags.writeable = False
+        return view
+    if type(x) is list:
+        return [v if type(v) is str else protected(v) for v in x]
+    if type(x) is dict:
+        return {name: protected(v) for name, v in x.items()}
+    return copy(x) if is_table(x) and hasattr(x, "__copy__") else x
 
 
 def is_column(kind: type) -> bool:

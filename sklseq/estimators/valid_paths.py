@@ -55,7 +55,7 @@ def check_valid(valid: Callable) -> Callable[[Any, int], bool]:
 
     def checked(answer: Any, s: int) -> bool:
         try:
-            found = valid(answer)
+            found = valid(answer[:])  # the function may change its list
             ok = bool(found)
         except Exception as error:
             raise ValueError(

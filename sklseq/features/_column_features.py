@@ -26,7 +26,8 @@ def column_features(
     Parameters
     ----------
     columns : str or sequence of str, default="w"
-        Names of the columns to read, words first; ``"w"`` is that of sequences of strings.
+        Names of the columns to read, words first; ``"w"`` is that of sequences of strings. Columns
+        of numbers are read by :class:`PerToken`, which a ``FeatureUnion`` joins.
     symbols : bool, default=False
         Whether the first column holds symbols and not words, such as amino acids, letters, notes:
         templates alone, with a window of eleven values, pairs and triples.

@@ -127,6 +127,8 @@ cdef inline object _named(object row, object name, Py_ssize_t s, Py_ssize_t t):
 cdef object _not_a_string(object token, Py_ssize_t s, Py_ssize_t t, object key):
     where = f", column number {key}," if isinstance(key, int) else f", column {key!r},"
     remedy = "Decode it" if isinstance(token, bytes) else "Convert it with str()"
+    if key is not None and (hasattr(token, "__float__") or isinstance(token, list)):
+        remedy = "PerToken reads columns of numbers and vectors; convert codes with str()"
     if is_missing(token):
         remedy = "Fill it or drop the row"
     return ValueError(

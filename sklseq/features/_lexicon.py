@@ -157,7 +157,7 @@ def named_lexicons(lexicons: Any) -> dict[str, Any]:
     if not named:
         raise ValueError(
             "lexicons must be a dict from name to entries or path, or a list of paths, and not "
-            f"empty; got {lexicons!r}."
+            f"empty; got {lexicons!r:.60}."
         )
     return named
 
@@ -168,8 +168,8 @@ def lexicon_lines(name: str, entries: Any) -> list:
         path = Path(entries)
         if not path.is_file():
             raise ValueError(
-                f"The lexicon {name!r} names the file {str(path)!r}, which does not exist. Give a "
-                "path, or a list of entries."
+                f"The lexicon {name!r} is the file {str(path)!r}, which does not exist; give the "
+                "path of a file, or a list of entries in a dict such as {'city': ['New York']}."
             )
         raw = path.read_bytes()
         raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw

@@ -30,6 +30,7 @@ from sklseq._lib.checks import is_number
 from sklseq._lib.ragged import ranges
 from sklseq._lib.signatures import n_required, takes
 from sklseq.data.segment_potentials import EXACT, OPEN_BOTH, OPEN_END, OPEN_START
+from sklseq.data.tables import protected
 from sklseq.features._kinds import attributes_of, result_of
 from sklseq.features._similarity import (
     closest_entries,
@@ -268,7 +269,7 @@ def function_part(functions: list[tuple[str, Callable]], longest: int) -> SpanPa
         return [
             pair
             for name, f in functions
-            for pair in _pairs(name, span, result_of(name, "segment", span, f, span))
+            for pair in _pairs(name, span, result_of(name, "segment", span, f, span[:]))
         ]
 
     return SpanPart(EXACT, range(1, longest + 1), list, features_of)
@@ -283,10 +284,11 @@ class ContextPart(Part):
     def potentials(self, tokens: Tokens, values: dict, grow: bool) -> list[Potentials]:
         out = []
         of = np.repeat(np.arange(len(tokens.offsets) - 1), np.diff(tokens.offsets))
+        sequences = list(map(protected, tokens.sequences))
         for length in range(1, self.longest + 1):
             start = np.flatnonzero(tokens.from_here >= length)
             found = [
-                self._features_of(tokens.sequences[s], i, i + length)
+                self._features_of(sequences[s], i, i + length)
                 for s, i in zip(of[start].tolist(), tokens.before[start].tolist())
             ]
             used = np.flatnonzero([bool(pairs) for pairs in found])

@@ -371,6 +371,18 @@ def test_functions_that_fail_are_named():
         model(functions=[mine]).fit(X, Y)
 
 
+def test_functions_cannot_change_what_they_get():
+    def mine(tokens, segments):
+        tokens[0] = "changed"
+        segments.clear()
+        return {}
+
+    before = [list(x) for x in X]
+    reranker = model(functions=[mine]).fit(X, Y)
+    assert reranker.predict(X) == model(functions=[lambda x, s: {}]).fit(X, Y).predict(X)
+    assert before == X
+
+
 def test_functions_of_other_arguments_are_refused_before_training(monkeypatch):
     monkeypatch.setattr(SemiCRFSegmenter, "fit", None)
     with pytest.raises(ValueError, match=r"must take two arguments, \(tokens, segments\); got len"):

@@ -272,6 +272,16 @@ def test_best_valid_segmentation(name):
     assert n_changed > 0
 
 
+def test_a_rule_cannot_change_the_answers():
+    def rude(answer):
+        answer.clear()
+        return True
+
+    X, y = segment_problem(0, longest=3)
+    model = SemiCRFSegmenter().fit(X, y)
+    assert model.predict(X, valid=rude) == model.predict(X)
+
+
 def test_rules_of_segments_that_nothing_meets():
     X, y = segment_problem(0, longest=3)
     model = SemiCRFSegmenter().fit(X, y)

@@ -9,6 +9,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklseq import CRFTagger, runtime
 from sklseq.deployment import export
 from sklseq.features import (
+    PerToken,
     SegmentFeatures,
     TemplateFeatures,
     TokenFeatures,
@@ -85,6 +86,18 @@ def test_segments_have_letters_of_words_and_templates_of_other_columns():
     assert {n for n in names if "w." not in n} == {n for n in default if not n.startswith("w[")}
     alone = column_features("w", segments=True).fit(X)
     assert set(alone.extractor_.get_feature_names_out()) == {n for n in names if "w." in n}
+
+
+@pytest.mark.parametrize("segments", [False, True])
+@pytest.mark.parametrize("values", [[1.5, 2.5], np.array([[1.5, 0.5], [2.5, 1.0]])])
+def test_numbers_are_refused_with_the_extractor_that_reads_them(segments, values):
+    X = [{"w": ["Ann", "sings"], "size": values}]
+    with pytest.raises(ValueError, match="PerToken reads columns of numbers"):
+        column_features(["w", "size"], segments=segments).fit(X)
+    with pytest.raises(ValueError, match="PerToken reads columns of numbers"):
+        column_features(["c0", "c1"], segments=segments).fit([list(zip(X[0]["w"], values))])
+    parts = [("words", column_features("w")), ("numbers", PerToken(columns=["size"]))]
+    SegmentFeatures(FeatureUnion(parts), columns="w", shape=True).fit(X)
 
 
 def test_segments_of_symbols():

@@ -106,6 +106,7 @@ def test_equal_lists_and_sets_give_equal_state():
         ({"x": [3]}, "'x' holds 3"),
         ({"x": 3}, "'x' must be a list of entries or a path; got int"),
         ({"x": "no such file"}, "'no such file', which does not exist"),
+        (["Smith", "Jones"], r"'Smith', which does not exist; give .* in a dict such as \{'"),
         (["a/x.txt", "b/x.txt"], "must have different names"),
     ],
 )

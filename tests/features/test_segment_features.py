@@ -267,6 +267,59 @@ def test_functions_of_a_sequence_see_all_columns_and_the_context():
     assert features.transform([[]]).n_potentials == 0
 
 
+def change(value):
+    """Change the first string or number inside ``value`` in place."""
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        value[:] = 0
+        return
+    first = next(iter(value)) if isinstance(value, dict) else 0
+    if hasattr(value, "columns"):
+        value.iloc[0, 0] = "changed"
+    elif isinstance(value[first], (str, float)):
+        value[first] = "changed"
+    else:
+        change(value[first])
+
+
+FORMS_OF_SEQUENCES = {
+    "list": lambda: ["a", "b"],
+    "dicts": lambda: [{"w": "a"}, {"w": "b"}],
+    "lists": lambda: [["a", "x"], ["b", "x"]],
+    "columns": lambda: {"w": ["a", "b"]},
+    "objects": lambda: np.array(["a", "b"], dtype=object),
+    "columns of objects": lambda: {"w": np.array(["a", "b"], dtype=object)},
+    "numbers": lambda: {"x": np.array([1.0, 2.0]), "w": ["a", "b"]},
+    "vectors": lambda: {"x": [np.ones(2), np.ones(2)], "w": ["a", "b"]},
+    "table": lambda: pytest.importorskip("pandas").DataFrame({"w": ["a", "b"]}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS_OF_SEQUENCES)
+def test_a_function_cannot_change_the_sequences(form):
+    X, seen = [FORMS_OF_SEQUENCES[form]()], []
+
+    def rude(sequence, start, stop):
+        seen.append(type(sequence))
+        change(sequence)
+
+    column = "c0" if form == "lists" else "w"
+    features = SegmentFeatures(TokenFeatures(columns=column), columns=column, functions=[rude])
+    if "objects" in form or form in ("numbers", "vectors"):
+        with pytest.raises(ValueError, match=r"The function 'rude' fails .* read-only"):
+            features.fit(X)
+    else:
+        features.fit(X)
+    assert str(X[0]) == str(FORMS_OF_SEQUENCES[form]())
+    assert set(seen) == {type(X[0])}
+
+
+def test_a_function_cannot_change_the_segment_of_the_next():
+    functions = {"rude": lambda segment: segment.sort(), "first": lambda segment: segment[0]}
+    features = SegmentFeatures(functions=functions, max_length=2)
+    out = features.fit_transform([["b", "a"]])
+    assert sums(out[0], features.get_feature_names_out(), 0, 2)["first=b"] == 1
+
+
 # --- Lexicons ----------------------------------------------------------------------------------
 
 
@@ -542,7 +595,7 @@ def test_empty_sequences_only():
         (dict(lexicons={"city": []}), r"The lexicon 'city' is empty"),
         (dict(lexicons={"city": ["--", "."]}), r"The lexicon 'city' is empty"),
         (dict(lexicons={"city": [3]}), r"must be strings or lists of strings; 'city' holds 3"),
-        (dict(lexicons={"city": "no/such/file"}), r"names the file 'no/such/file'"),
+        (dict(lexicons={"city": "no/such/file"}), r"'no/such/file', which does not exist"),
         (dict(functions=[3]), r"functions must be callables of a segment"),
         (dict(functions={"f": lambda s: 1j}), r"The function 'f' must return .* segment \['a'\]"),
         (dict(functions={"f": lambda s: 10**400}), r"finite numbers .* segment \['a'\] .*10000"),

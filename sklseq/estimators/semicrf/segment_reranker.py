@@ -30,6 +30,7 @@ from sklseq.data.segment_labels import (
     read_triples,
 )
 from sklseq.data.sequences import training_weights
+from sklseq.data.tables import protected
 from sklseq.data.types import ArrayLike, ColumnsLike, LabelsLike, SequencesLike, ValidLike
 from sklseq.estimators.folds import as_list, of_positive_weight, take
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
@@ -109,7 +110,8 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         The column of tokens for ``text``. None: the only one.
     functions : list of callables, default=None
         Further features: ``f(tokens, segments)`` returns a dict of names to numbers. ``tokens`` is
-        the sequence as it is in X, ``segments`` a list of (start, stop, label).
+        the sequence as it is in X (a copy, of arrays a read-only view), ``segments`` a list of
+        (start, stop, label).
 
     Attributes
     ----------
@@ -283,10 +285,11 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         lists = []
         for x, words, (found, scores), values in zip(X, tokens, best, likely):
             dicts = [dict(features) for features in whole_features(found, words)]
+            seen = protected(x) if functions else x
             for segments, row, score, value in zip(found, dicts, scores - scores[0], values):
                 row |= {"score": float(score), "text": value}
                 for function in functions:
-                    row |= _features_of(function, x, segments)
+                    row |= _features_of(function, seen, segments[:])
             lists.append(Candidates(found, scores, dicts))
         return lists
 
