@@ -165,8 +165,12 @@ def in_parts(threads: Threads | None, work: Callable[[slice], Any], n: int) -> N
 
 
 def runs_of(blocks: list, sizes: list, parts: int) -> list[list]:
-    """Cut blocks into at most ``parts`` runs of about the same total size."""
-    cuts = np.searchsorted(np.cumsum(sizes), np.linspace(0, sum(sizes), parts + 1)[1:-1]) + 1
+    """Cut blocks into at most ``parts`` runs of about the same total size.
+
+    A block goes to the run in whose share of the total its middle lies.
+    """
+    middles = np.cumsum(sizes) - np.asarray(sizes) / 2
+    cuts = np.searchsorted(middles, np.linspace(0, sum(sizes), parts + 1)[1:-1])
     cuts = [0, *cuts.tolist(), len(blocks)]
     runs = (blocks[a:b] for a, b in zip(cuts[:-1], cuts[1:]))
     return [run for run in runs if run]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from joblib import effective_n_jobs, parallel_config
 
-from sklseq._lib.threads import Threads, n_threads, spans
+from sklseq._lib.threads import Threads, n_threads, runs_of, spans
 from sklseq.objectives.scores.design import _linear
 
 
@@ -99,3 +99,16 @@ def test_spans_cover_the_range(n, parts, align):
     assert len(found) <= parts
     assert [k for a, b in found for k in range(a, b)] == list(range(n))
     assert all(b > a and a % align == 0 for a, b in found)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7])
+@pytest.mark.parametrize("sizes", [[5], [0, 0], [100] * 16 + [3], [3, 1, 4, 1, 5, 9, 2, 6], [1, 90]])
+def test_runs_are_cut_where_their_sizes_are_nearest_to_equal(sizes, parts):
+    blocks = list(range(len(sizes)))
+    found = runs_of(blocks, sizes, parts)
+    assert sum(found, []) == blocks and len(found) <= parts and all(found)
+    ends = np.cumsum([0, *sizes])
+    cuts = [run[0] for run in found[1:]]
+    for share in sum(sizes) * np.arange(1, parts) / parts:
+        nearest = np.abs(ends - share).min()
+        assert sum(sizes) == 0 or nearest in np.abs(ends[[0, *cuts, len(sizes)]] - share)
