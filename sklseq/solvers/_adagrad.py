@@ -29,8 +29,8 @@ def adagrad(
     ----------
     stochastic : object with ``descend(order, rate, boost)``, ``forget()``, ``restart(w)``,
         ``losses``, ``sequences`` and ``w``
-    primal : object with ``value(w)``
-        The objective, penalties included; evaluated at the start and at the end.
+    primal : object with ``value(w)`` and ``value_and_gradient(w, gradient)``
+        The objective, penalties included, at the start, and with its gradient at the end.
     rate : float
     n_passes : int
     random_state : int or numpy Generator
@@ -64,12 +64,13 @@ def adagrad(
         if callback is not None and callback(k + 1, None, stochastic.w):
             message = "callback"
             break
-    history.append(primal.value(stochastic.w))
+    gradient = np.empty_like(stochastic.w)
+    history.append(primal.value_and_gradient(stochastic.w, gradient))
     if not history[-1] <= history[0]:
         history[-1] = history[0]
         return SolverResult(start, history[0], k + 1, message == "callback", history, "worse")
     stopped = message == "callback"
-    return SolverResult(stochastic.w, history[-1], k + 1, stopped, history, message)
+    return SolverResult(stochastic.w, history[-1], k + 1, stopped, history, message, gradient)
 
 
 def _choose(stochastic, rng, k: int) -> tuple[np.ndarray, np.ndarray | float]:

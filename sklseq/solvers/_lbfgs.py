@@ -76,6 +76,7 @@ def lbfgs(
     other_directions: Sequence[Callable[[np.ndarray], np.ndarray]] = (),
     diagonal: Callable[[np.ndarray], np.ndarray] | None = None,
     second_derivatives: Sequence[Callable[[np.ndarray], BlockMetric]] = (),
+    known: tuple[float, np.ndarray] | None = None,
 ) -> SolverResult:
     """Minimise ``objective`` + l1 · ‖w‖₁ to a relative accuracy of ``tol``.
 
@@ -128,6 +129,9 @@ def lbfgs(
         run goes on from the minimum of this model, with the Hessian as metric. If the objective
         does not fall towards this minimum, the run goes on as it was, and the next function takes
         the place of the first.
+    known : (float, ndarray), optional
+        Value of the objective and the L1 term at the starting point, and the gradient of the
+        objective, which is overwritten; by default, they are computed.
 
     Returns
     -------
@@ -144,7 +148,8 @@ def lbfgs(
     entries for a sixteenth of the weights or more (``_reduced_history.py``). ``l1`` and ``scale``
     need a few more vectors.
     """
-    search = _new_search(objective, w, l1, scale, threads or Threads(1), metric is not None)
+    given = threads or Threads(1), metric is not None, known
+    search = _new_search(objective, w, l1, scale, *given)
     units = 1.0 if scale is None else scale
     search.history.take_over(((units * s, y / units) for s, y in pairs or []), search.v)
     if l1 or not search.history.has_whole_pairs:
@@ -175,14 +180,17 @@ def lbfgs(
 
 def _new_search(
     objective, w: np.ndarray, l1: float, scale: np.ndarray | None, threads: Threads,
-    has_metric: bool,
+    has_metric: bool, known: tuple[float, np.ndarray] | None,
 ) -> Search:  # fmt: skip
     # The state at w of a run in ``scale · w``.
     if scale is not None:
         objective, w = Scaled(objective, scale), scale * w
+        if known is not None:
+            np.divide(known[1], scale, out=known[1])
+    given = threads, has_metric, known
     if l1:
-        return OrthantSearch(objective, w, l1 if scale is None else l1 / scale, threads, has_metric)
-    return Search(objective, w, threads, has_metric)
+        return OrthantSearch(objective, w, l1 if scale is None else l1 / scale, *given)
+    return Search(objective, w, *given)
 
 
 def estimated_rest(history: list, has_metric: bool = False, n_before: int = 0) -> float:

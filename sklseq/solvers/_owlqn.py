@@ -59,10 +59,13 @@ class OrthantSearch(Search):
 
     free_only = True
 
-    def __init__(self, objective, w: np.ndarray, l1, threads: Threads, with_metric: bool = False):
+    def __init__(
+        self, objective, w: np.ndarray, l1, threads: Threads, with_metric: bool = False,
+        known: tuple[float, np.ndarray] | None = None,
+    ):  # fmt: skip
         self.l1 = np.ascontiguousarray(np.broadcast_to(l1, w.shape), dtype=np.float64)
         self.u, self.v = np.empty_like(w), np.empty_like(w)
-        super().__init__(objective, w, threads, with_metric)
+        super().__init__(objective, w, threads, with_metric, known)
         self.sigma = max(float(np.sqrt(self.history.with_v[-1])), TINY)  # a step of length 1
 
     def evaluate(self, w: np.ndarray, gradient: np.ndarray) -> float:

@@ -22,6 +22,8 @@ class SolverResult(NamedTuple):
         Objective after each iteration; ``history[0]`` is at the start.
     message : str
         Reason for the stop.
+    gradient : ndarray or None
+        Gradient of the smooth part of the objective at ``w``, if the solver has it.
     """
 
     w: np.ndarray
@@ -30,3 +32,4 @@ class SolverResult(NamedTuple):
     converged: bool
     history: list
     message: str
+    gradient: np.ndarray | None = None

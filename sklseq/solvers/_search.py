@@ -42,17 +42,25 @@ class Search:
     threads : Threads
     with_metric : bool
         Whether there is a first guess of the Hessian, so that fewer pairs do.
+    known : (float, ndarray), optional
+        Value of the whole objective, and gradient of its smooth part, which is overwritten, at w.
     """
 
     free_only = False  # whether steps are of free weights only
 
-    def __init__(self, objective, w: np.ndarray, threads: Threads, with_metric: bool = False):
+    def __init__(
+        self, objective, w: np.ndarray, threads: Threads, with_metric: bool = False,
+        known: tuple[float, np.ndarray] | None = None,
+    ):  # fmt: skip
         self.objective, self.w = objective, w
-        self.trial, self.g, self.g_old, self.p = (np.zeros_like(w) for _ in range(4))
+        self.trial, self.g_old, self.p = (np.zeros_like(w) for _ in range(3))
         kind = ReducedHistory if len(w) >= MANY else History
         memory = n_pairs(len(w), with_metric)
         self.history = kind(len(w), memory, w.dtype, threads, self.free_only)
-        self.value = self.evaluate(w, self.g)
+        if known is None:
+            g = np.zeros_like(w)
+            known = self.evaluate(w, g), g
+        self.value, self.g = known
         if not np.isfinite(self.value):
             raise ValueError(
                 f"The objective is {self.value} at the starting point; "

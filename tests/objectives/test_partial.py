@@ -88,6 +88,8 @@ def test_value_and_gradient(seed, kind, model):
     log_p = enumerated(unpacked, X, y, source.classes, given)
     assert_allclose(value, 0.3 * w @ w - log_p, rtol=1e-10)
     assert_allclose(f.value(w), value, rtol=1e-12)
+    zeros = np.zeros_like(w)
+    assert_allclose(f.value(zeros), f.value_and_gradient(zeros, gradient.copy()), rtol=1e-12)
     weights = np.flatnonzero(scores.pack(scores.unpack(np.ones_like(w))))
     numerical = precise_numerical_gradient(f.value, w)
     assert_allclose(gradient[weights], numerical[weights], rtol=1e-8, atol=1e-8)

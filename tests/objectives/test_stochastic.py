@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
+from sklseq.data.constraints import Constraints
 from sklseq.objectives.likelihood import dual as _dual
 from sklseq.objectives.likelihood import stochastic as _stochastic
 from sklseq.objectives.likelihood.dual import DualLikelihood
@@ -233,6 +234,24 @@ def test_the_optimum_is_not_left():
     assert_allclose(result.w, w, atol=1e-3)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("forbidden", [None, "transition", "start", "end"])
+def test_the_value_of_zeros(seed, forbidden):
+    # Label 2 is never first, last or after itself.
+    X, y = make_sparse_data(seed)
+    for labels in y:
+        labels[::2] = labels[-1:] = 1
+    weights = np.random.default_rng(seed).uniform(0, 2, len(y))
+    with Threads(1) as threads:
+        f = likelihood_of(CRFTagger(), X, y, threads, weights)
+        allowed = Constraints(np.ones((3, 3), bool), np.ones(3, bool), np.ones(3, bool))
+        if forbidden is not None:
+            getattr(allowed, forbidden).flat[-1] = False
+        f.scores.allowed = allowed
+        zeros = f.scores.new_vector()
+        assert_allclose(f.value(zeros), f.value_and_gradient(zeros, zeros.copy()), rtol=1e-12)
+
+
 class Stub:
     """Every pass moves uphill."""
 
@@ -250,6 +269,9 @@ class Stub:
 
     def value(self, w):
         return 1 + float(w @ w)
+
+    def value_and_gradient(self, w, gradient):
+        return self.value(w)
 
 
 def test_an_end_worse_than_the_start_is_not_the_answer():

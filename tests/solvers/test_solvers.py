@@ -113,6 +113,28 @@ def test_owlqn_meets_the_optimality_conditions(seed, l1):
     assert kkt_residual(result.w, gradient, l1) < 1e-4
 
 
+@pytest.mark.parametrize("l1", [0.0, 1.0])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_start_whose_gradient_is_known_saves_an_evaluation(l1, scaled):
+    class Counting(LeastSquares):
+        n = 0
+
+        def value_and_gradient(self, w, gradient):
+            self.n += 1
+            return super().value_and_gradient(w, gradient)
+
+    problem = Counting(3)
+    start = np.linspace(-1, 1, problem.m)
+    scale = 2.0 ** np.arange(problem.m) / 64 if scaled else None  # products with it are exact
+    plain = lbfgs(problem, start.copy(), l1=l1, tol=1e-9, scale=scale)
+    n, gradient = problem.n, np.zeros_like(start)
+    value = problem.value_and_gradient(start, gradient) + l1 * np.abs(start).sum()
+    found = lbfgs(problem, start.copy(), l1=l1, tol=1e-9, scale=scale, known=(value, gradient))
+    assert_array_equal(found.w, plain.w)
+    assert_allclose(found.history, plain.history, rtol=1e-14)  # the norm is summed in another order
+    assert problem.n == 2 * n
+
+
 def test_the_pseudo_gradient_is_the_shortest_subgradient():
     rng = np.random.default_rng(0)
     w, g = rng.normal(size=(2, 200)) * (rng.random((2, 200)) < 0.5)

@@ -145,6 +145,10 @@ class CRFProblem:
         """The objective, with all penalties."""
         return self.f.value(w) + l1_norm(w, self.l1)
 
+    def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
+        """The same; writes the gradient of the smooth part into ``gradient``."""
+        return self.f.value_and_gradient(w, gradient) + l1_norm(w, self.l1)
+
     def pairs_for(self, l2: float) -> list | None:
         """``pairs`` adjusted to another l2, which changes the Hessian by a multiple of I."""
         if self.pairs is None:
@@ -310,11 +314,13 @@ def is_unchecked(problem: CRFProblem) -> bool:
 def descend(
     problem: CRFProblem, w=None, done: int = 0, scale: Any = 1.0,
     curvature: Callable[[], LabelCurvature | None] | None = None,
+    known: tuple[float, np.ndarray] | None = None,
 ) -> SolverResult:  # fmt: skip
     """L-BFGS on all data, from ``w`` after ``done`` iterations of another solver.
 
-    ``scale`` multiplies the scale for the units of the features. ``curvature`` returns
-    second derivatives at w, without the penalty, with respect to some of the weights, or None.
+    ``scale`` multiplies the scale for the units of the features. ``curvature`` returns second
+    derivatives at w, without the penalty, with respect to some of the weights, or None. ``known``:
+    as in :func:`lbfgs`.
     """
     if "lbfgs" not in problem.ran:
         problem.ran.append("lbfgs")
@@ -349,6 +355,7 @@ def descend(
             second_derivatives=[
                 lambda w, of=of: _block_metric(of(w), scale, 2 * problem.l2) for of in hessians
             ],
+            known=known,
         )  # fmt: skip
 
 
@@ -448,7 +455,8 @@ def _refine(
     # Continue from an approximate result by L-BFGS until it is within tol.
     if result.converged or result.n_iter >= problem.max_iter or problem.report.is_stopped:
         return result
-    rest = descend(problem, result.w, result.n_iter, scale, curvature)
+    known = None if result.gradient is None else (result.value, result.gradient)
+    rest = descend(problem, result.w, result.n_iter, scale, curvature, known)
     return rest._replace(
         n_iter=result.n_iter + rest.n_iter, history=result.history + rest.history[1:]
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import cached_property, partial
@@ -333,6 +334,13 @@ class LogLikelihood(SumOfParts):
         start = np.bincount(y[first], weights=of_first, minlength=L)
         end = np.bincount(y[last], weights=of_first, minlength=L)
         return transition.reshape(L, L), start, end
+
+    def value(self, w: np.ndarray) -> float:
+        """f(w) without gradient; where w = 0 and all paths are allowed, log Z = n_rows · log L."""
+        allowed = self.scores.allowed
+        if self.penalties is None and not w.any() and all(map(np.all, allowed)):
+            return math.log(self.scores.n_labels) * float(self.weights @ np.diff(self.offsets))
+        return super().value(w)
 
     def alone(self) -> LogLikelihood:
         """Copy without penalty, with its own scores, buffers and a single thread."""

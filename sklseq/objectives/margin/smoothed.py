@@ -32,7 +32,12 @@ from sklseq._lib.threads import Threads, in_parts
 from sklseq.inference.chain.halves import SharedRows
 from sklseq.inference.chain.linear_chain import best_paths
 from sklseq.inference.chain.path_scores import path_scores
-from sklseq.objectives.likelihood.likelihood import LogLikelihood, ThreadBuffers, squared_norm
+from sklseq.objectives.likelihood.likelihood import (
+    LogLikelihood,
+    SumOfParts,
+    ThreadBuffers,
+    squared_norm,
+)
 from sklseq.objectives.scores.design import _linear
 from sklseq.objectives.scores.score_map import Chain, ScoreMap, Weights
 
@@ -109,6 +114,8 @@ class SmoothedHinge(LogLikelihood):
         self.weights[:] = 2 * self.temperature * slack * self.given
         self._count_observed()
         return super().value_and_gradient(v, gradient) - 0.5 * float(self.weights @ slack)
+
+    value = SumOfParts.value  # where v = 0, losses still tell labelings apart
 
     def measure(self, v: np.ndarray) -> tuple[float, float, float]:
         """(least f_0, largest lower bound) so far, including v, and ½‖∇f_μ‖² at v."""
