@@ -60,15 +60,17 @@ class _Group:
     # ``block`` is of the weights with the numbers ``here``.
     def __init__(self, here: np.ndarray, block: np.ndarray):
         self.here, self.block = here, block
-        self.is_free, self.factor = np.zeros(len(here), dtype=bool), np.zeros((0, 0))
+        # The free weights, their numbers, and the factor of their part of the block.
+        self.is_free, self.at = np.zeros(len(here), dtype=bool), here[:0]
+        self.factor = np.zeros((0, 0))
 
     def change(self, rows: np.ndarray, is_free: np.ndarray, out: np.ndarray) -> None:
         is_free = is_free[self.here]
-        kept = np.flatnonzero(is_free)
         if not np.array_equal(is_free, self.is_free):
+            kept = np.flatnonzero(is_free)
             self.factor = np.zeros((len(kept), len(kept)))
             if not _vectors.factorise_block(self.block, kept, self.factor):
                 raise np.linalg.LinAlgError("A block of second derivatives is not positive.")
-            self.is_free = is_free
-        work = np.empty((len(rows), len(kept)))
-        _vectors.change_by_block(self.factor, self.here[kept], rows, work, out)
+            self.is_free, self.at = is_free, self.here[kept]
+        work = np.empty((len(rows), len(self.at)))
+        _vectors.change_by_block(self.factor, self.at, rows, work, out)

@@ -15,7 +15,7 @@ from sklseq.objectives.likelihood.likelihood import (
     ThreadBuffers,
 )
 from sklseq.objectives.scores.design import _linear, without_zeros
-from sklseq.objectives.scores.score_map import ScoreMap, Weights
+from sklseq.objectives.scores.score_map import ScoreMap
 
 # Most rows of the sample, and largest total number of entries of the blocks. (Training takes as
 # long with an eighth of CoNLL-2002's rows as with all; a fifth of letters costs 1 iteration more of
@@ -242,8 +242,8 @@ def _sampled(f: LogLikelihood, X: Sequences, w: np.ndarray) -> tuple[np.ndarray,
 
 def _places(scores: ScoreMap, frequent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # Positions of the weights of these features in w, and their slots.
-    L, coef = scores.n_labels, np.zeros((scores.n_features, scores.n_labels))
-    coef[frequent] = np.arange(len(frequent))[:, None] + len(frequent) * np.arange(L) + 1
-    packed = scores.pack(Weights(coef, np.zeros((L, L)), np.zeros(L), np.zeros(L)))
+    L, rows = scores.n_labels, np.zeros((scores.n_features, scores.width), np.int32)
+    rows[frequent, :L] = np.arange(len(frequent))[:, None] + len(frequent) * np.arange(L) + 1
+    packed = scores.design.pack(rows)
     at = np.flatnonzero(packed)
     return at, packed[at].astype(np.intp) - 1
