@@ -375,7 +375,7 @@ FAULTS = [
     ("solvers/_history.py", "both[np.ix_(at, at)] += more", "pass", "test_block_metric"),
     ("solvers/_history.py", "self.slot, self.used, self.is_known[slot] = slot, used, False", "self.slot, self.used = slot, used", "test_block_metric"),
     ("solvers/_search.py", "self.history.metric = None", "pass", "test_block_metric"),
-    ("solvers/_block_metric.py", "self.is_free = is_free\n", "pass\n", "test_block_metric"),
+    ("solvers/_block_metric.py", "self.is_free, self.at = is_free, self.here[kept]", "self.at = self.here[kept]", "test_block_metric"),
     ("objectives/likelihood/label_curvature.py", "1 - size / np.maximum(weight, TINY)", "1 - size", "test_label_curvature"),
     ("objectives/likelihood/label_curvature.py", "here[k] = w[k] + STEP", "here[k] = w[k] + 2 * STEP", "test_label_curvature"),
     ("objectives/likelihood/label_curvature.py", "rows.data / sizes[rows.indices]", "rows.data", "test_label_curvature"),
