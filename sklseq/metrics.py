@@ -412,7 +412,8 @@ def _count_spans(
 
 def _recode(spans: Spans, types: list[str]) -> NDArray[np.int64]:
     """Types of spans as indices into a larger list."""
-    return np.array([types.index(type_) for type_ in spans.types], dtype=np.int64)[spans.type]
+    place = {type_: index for index, type_ in enumerate(types)}
+    return np.array([place[type_] for type_ in spans.types], dtype=np.int64)[spans.type]
 
 
 def _select(counts: _SpanCounts, labels: Sequence[str] | None) -> _SpanCounts:

@@ -4,6 +4,7 @@ A span label is a prefix letter, a hyphen and a type (``"B-PER"``), or the lette
 is then empty (``"B"``). A scheme is four letters: see `SCHEMES`.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,9 +88,15 @@ def parse_labels(
         row = int(np.argmax(np.array([part is None for part in parts])[codes]))
         where = f" at {locate(offsets, row)}"
         raise ValueError(foreign_label(flat[row].item(), scheme, outside, where))
+    return [letter for letter, _ in parts], *types_of(parts), codes
+
+
+def types_of(parts: Sequence[tuple[str, str]]) -> tuple[NDArray[np.int64], list[str]]:
+    """(type_of, types) of labels in two parts: see :func:`parse_labels`."""
     types = sorted({type_ for letter, type_ in parts if letter})
-    type_of = [types.index(type_) if letter else -1 for letter, type_ in parts]
-    return [letter for letter, _ in parts], np.array(type_of, dtype=np.int64), types, codes
+    place = {type_: index for index, type_ in enumerate(types)}
+    type_of = [place[type_] if letter else -1 for letter, type_ in parts]
+    return np.array(type_of, dtype=np.int64), types
 
 
 def label_parts(

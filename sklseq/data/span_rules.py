@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklseq.data.segment_labels import Span
-from sklseq.data.span_labels import CLOSING, OPENING, label_parts
+from sklseq.data.span_labels import CLOSING, OPENING, label_parts, types_of
 from sklseq.data.strict_spans import STRICT_SCHEMES, strict_tables, whole_spans
 
 
@@ -63,9 +63,8 @@ def span_rules(classes: NDArray, scheme: str | None = None) -> SpanRules:
             f"The model has the label {classes[parts.index(None)].item()!r}, which is none of "
             f"scheme={scheme!r}; choose the scheme of its labels, or 'runs'."
         )
-    letters, names = zip(*(part for part in parts if part is not None))
-    types = sorted({name for letter, name in zip(letters, names) if letter})
-    type_of = np.array([types.index(x) if letter else -1 for letter, x in zip(letters, names)])
+    named = [part for part in parts if part is not None]
+    letters, (type_of, types) = [letter for letter, _ in named], types_of(named)
     return _rules_of_letters([*letters, ""], types, np.append(type_of, -1), scheme)
 
 

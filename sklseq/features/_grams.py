@@ -159,7 +159,7 @@ class GramPlan(NamedTuple):
 
     def blocks(self, n_codes: list[int]) -> tuple[list[int], list[int]]:
         """Return start and width of each node's (code, template) block of the table."""
-        widths = [self.nodes.count(node) for node in range(self.n_nodes)]
+        widths = np.bincount(self.nodes, minlength=self.n_nodes).tolist()
         sizes = [n * width for n, width in zip(n_codes, widths)]
         return np.cumsum([0, *sizes]).tolist(), widths
 
@@ -169,11 +169,11 @@ class GramPlan(NamedTuple):
         Templates that read the same node are neighbours in the table: ``w[-2]`` to ``w[2]`` have
         one table row for each word.
         """
-        starts, widths = self.blocks(n_codes)
+        entry, widths = self.blocks(n_codes)
         rows = []
-        for j, (node, shift) in enumerate(zip(self.nodes, self.shifts)):
-            k = self.nodes[:j].count(node)
-            rows.append((node, shift, starts[node] + k, widths[node]))
+        for node, shift in zip(self.nodes, self.shifts):
+            rows.append((node, shift, entry[node], widths[node]))
+            entry[node] += 1
         return np.array(rows, dtype=np.int64).reshape(-1, 4)
 
 

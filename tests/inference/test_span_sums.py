@@ -7,6 +7,8 @@ from numpy.testing import assert_allclose
 from sklseq.data.span_labels import find_spans
 from sklseq.data.span_rules import find_by_rules, span_rules
 from sklseq.data.strict_spans import STRICT_SCHEMES, find_strict_spans
+from sklseq.inference import RowTransitions
+from sklseq.inference.chain import sparse_transitions
 from sklseq.inference.chain.span_sums import span_probabilities
 from tests.oracles import enumerate_chain
 
@@ -14,7 +16,7 @@ CLASSES = {
     None: ["B-x", "I-x", "I-y", "O"],
     "iob1": ["B-x", "B-y", "I-x", "I-y", "O"],
     "iob2": ["B-x", "B-y", "I-x", "I-y", "O"],
-    "ioe1": ["E-x", "I-x", "I-y", "O"],
+    "ioe1": ["E-x", "E-y", "I-x", "I-y", "O"],
     "ioe2": ["E-x", "E-y", "I-x", "I-y", "O"],
     "iobes": ["B-x", "E-x", "I-x", "O", "S-y"],
     "bilou": ["B-x", "L-x", "I-x", "U-x", "I-y"],
@@ -94,6 +96,50 @@ def check(
 def test_every_span_equals_enumeration(scheme, kind):
     check(0, scheme, **kind, rtol=1e-10, atol=1e-12)
     check(1, scheme, **kind, of_rows=True, rtol=1e-10, atol=1e-12)
+
+
+MANY = [scheme for scheme in CLASSES if len(CLASSES[scheme]) >= sparse_transitions.LEAST_LABELS]
+
+
+@pytest.fixture
+def lists(monkeypatch):
+    """Force lists of pairs, whatever the share; return a list of the factors that were listed."""
+    made, of = [], sparse_transitions.ListedFactors.of
+    monkeypatch.setattr(sparse_transitions, "LIST_ROWS", 0)
+    limits = dict.fromkeys(sparse_transitions.LIMITS, (1.1, 0.0))
+    monkeypatch.setattr(sparse_transitions, "LIMITS", limits)
+
+    def keep(*args):
+        made.append(of(*args))
+        return made[-1]
+
+    monkeypatch.setattr(sparse_transitions.ListedFactors, "of", keep)
+    return made
+
+
+@pytest.mark.parametrize("scheme", MANY)
+@pytest.mark.parametrize("kind", [{}, {"forbid": 0.9}, {"scale": 1e3}, {"scale": 1e-8}], ids=str)
+def test_lists_of_pairs_equal_enumeration(scheme, kind, lists):
+    check(2, scheme, **kind, rtol=1e-10, atol=1e-12)
+    assert lists
+
+
+@pytest.mark.parametrize("scheme", MANY)
+def test_lists_of_pairs_with_scores_of_single_rows(scheme, lists, monkeypatch):
+    rng, classes, n = np.random.default_rng(4), np.array(CLASSES[scheme]), 40
+    rules, L = span_rules(classes, scheme), len(classes)
+    emission, ends = rng.normal(size=(n, L)), rng.normal(size=(2, L))
+    shared = np.where(rng.random((L, L)) < 0.5, rng.normal(size=(L, L)), 0.0)
+    codes, offsets = rng.integers(0, L, size=n), np.array([0, n])
+    spans = find_by_rules(codes, offsets, rules)
+    rows = RowTransitions(shared, np.arange(n + 1), codes, codes[::-1], rng.normal(size=n))
+    full = np.repeat(shared[None], n, axis=0)
+    full[np.arange(n), codes, codes[::-1]] = rows.score
+    listed = span_probabilities((emission, rows, *ends, offsets), spans, rules)
+    assert lists
+    monkeypatch.undo()
+    dense = span_probabilities((emission, full, *ends, offsets), spans, rules)
+    assert_allclose(listed, dense, rtol=1e-10, atol=1e-14)
 
 
 @pytest.mark.parametrize("scheme", CLASSES)

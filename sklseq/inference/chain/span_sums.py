@@ -13,6 +13,7 @@ from sklseq.inference.chain.linear_chain import (
     row_blocks,
 )
 from sklseq.inference.chain.row_transitions import RowTransitions, row_scores
+from sklseq.inference.chain.sparse_transitions import positive_factors
 
 _span_sums = load_kernel("sklseq.inference.kernels._span_sums")
 
@@ -35,9 +36,9 @@ def span_probabilities(potentials: tuple, spans: tuple, rules: SpanRules) -> NDA
     where the rules define [begins] and [ended] also at the ends of the sequence. Under IOB1, a row
     can both continue a span and begin one: it begins one if the row before, B, did not.
 
-    Cost O(n_rows · n_labels²) for α and μ, and O(n_labels · m + m² · length) for a span whose type
-    has m labels. Recursions are scaled, or computed in the log domain, as in
-    :func:`forward_backward`.
+    Cost O(n_rows · n_labels²) for α and μ, less if most pairs of labels score 0 or -inf, and
+    O(n_labels · m + m² · length) for a span whose type has m labels. Recursions are scaled, or
+    computed in the log domain, as in :func:`forward_backward`.
     """
     emission, transition, first, last, offsets = potentials
     emission = np.asarray(emission, dtype=np.float64)
@@ -46,6 +47,7 @@ def span_probabilities(potentials: tuple, spans: tuple, rules: SpanRules) -> NDA
     if rules.step < 0:
         emission, chain, offsets = _reversed(emission, chain, offsets)
         start, stop = len(emission) - stop, len(emission) - start
+    chain.find_pairs(len(emission))
     chain.exponentiate(-np.inf if chain.rows is None else chain.rows.score.max(initial=-np.inf))
     blocks = row_blocks(offsets)
     largest = max((offsets[b] - offsets[a] for a, b in blocks), default=0)
@@ -77,8 +79,9 @@ class _SpanSums(Workspace):
     """Workspace that computes the probabilities of spans for one block of sequences at a time."""
 
     def __init__(self, n_rows: int, chain: Transitions, rules: SpanRules):
-        super().__init__(n_rows, chain.width, chain.dtype)
+        super().__init__(n_rows, chain.width, chain.dtype, chain.pairs)
         self.chain = chain
+        self.E = chain.E if chain.pairs is None else positive_factors(chain.score - chain.top)
         tables = np.stack([rules.begins, rules.goes_on, rules.ended]).astype(np.uint8)
         labels = np.argsort(rules.type_of[:-1], kind="stable").astype(np.int32)
         bounds = np.searchsorted(rules.type_of[labels], np.arange(len(rules.types) + 1))
@@ -105,7 +108,7 @@ class _SpanSums(Workspace):
         factors = self.factors[: 0 if rows is None else len(rows.score)]
         entries = None if rows is None else rows.for_kernels(factors, chain.width)
         arrays, proba = (before, given, marginals), np.empty(len(spans))
-        _span_sums.span_sums(*arrays, chain.E, entries, first, spans, *self.rules, False, proba)
+        _span_sums.span_sums(*arrays, self.E, entries, first, spans, *self.rules, False, proba)
         for at, log_alpha in self.logs:
             psi = chain.pad_rows(emission[at])
             some = np.isin(spans[:, 0], np.arange(at.start, at.stop))
