@@ -763,6 +763,8 @@ FAULTS = [
     ("inference/chain/sparse_transitions.py", "np.maximum(np.exp(score), least)", "np.exp(score)", DIFFERENTIAL),
     ("inference/segment/segmentations.py", "(limits == 0) | (np.arange", "(limits < 0) | (np.arange", DIFFERENTIAL),
     ("estimators/semicrf/semicrf_segmenter.py", "score = -segment_sums(", "score = +segment_sums(", DIFFERENTIAL),
+    ("inference/kernels/_chain.pyx", "v <= heads.value[n - 1]", "v < heads.value[n - 1]", INFERENCE),
+    ("inference/kernels/_chain.pyx", "heads.at[p + 1] < at", "heads.at[p + 1] > at", INFERENCE),
     ("inference/kernels/_chain.pyx", "labels[k, 0] = <int> (state // n)", "labels[k, 0] = <int> (state % n)", DIFFERENTIAL),
     ("inference/kernels/_chain.pyx", "log_alpha[t, i] + matrix[i * L + j]", "log_alpha[t, i] + matrix[j * L + i]", DIFFERENTIAL),
     ("inference/kernels/_segment_tokens.pyx", "weight * chain.start[k]", "chain.start[k]", DIFFERENTIAL),

@@ -61,6 +61,23 @@ def test_every_question_equals_enumeration(shape, kind, seed):
     assert len({tuple(p) for p in found}) == n
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_order_of_nbest_paths_with_equal_scores(seed):
+    # Of equal scores the path with the lowest last label is first, then the lowest label before it.
+    rng = np.random.default_rng(seed)
+    T, L = rng.integers(1, 5), rng.integers(1, 6)
+    emission, transition = rng.integers(-1, 2, size=(T, L)), rng.integers(-1, 2, size=(L, L))
+    forbidden = rng.random((L, L)) < rng.choice([0, 0.3])
+    transition = np.where(forbidden & ~np.eye(L, dtype=bool), -np.inf, transition)
+    paths, scores, *_ = enumerate_chain(emission, transition)
+    order = sorted(range(len(paths)), key=lambda k: (-scores[k], *paths[k][::-1]))
+    order = [k for k in order if scores[k] > -np.inf]
+    for n in (1, 2, L, L + 1, len(order) + 1):
+        found, values = nbest(emission, transition, n=n)[0]
+        assert_array_equal(values, scores[order[:n]])
+        assert_array_equal(found, paths[order[:n]])
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_reference_equals_enumeration(shape, kind):

@@ -634,8 +634,9 @@ def nbest_of_one(one: tuple, n: int) -> tuple[np.ndarray, np.ndarray]:
     n = min(n, L ** min(T, 64))  # there are L ** T paths
     labels, scores = np.zeros((n, T), dtype=np.int32), np.zeros(n)
     delta, pointers = np.empty((2, L, n)), np.empty((T, L, n), dtype=np.int32)
+    heads = np.empty(min(n, L)), np.empty(min(n, L), dtype=np.intp)
     found = _chain.nbest_sequence(
-        psi, score, delta, pointers, np.zeros(L, dtype=np.intp), np.zeros(L), labels, scores, rows
+        psi, score, delta, pointers, *heads, np.zeros(L), labels, scores, rows
     )
     return labels[:found], scores[:found]
 

@@ -731,32 +731,63 @@ def best_paths(
             best_path_each(&eight, psi, offsets, &at, &at_t, labels, scores, L)
 
 
+cdef struct Heads:
+    # The first entries of sorted lists that may be next, largest first, ties by list.
+    double* value
+    Py_ssize_t* at                   # list i * n + rank k
+    Py_ssize_t n
+
+
+cdef inline void keep_largest(
+    const double* previous, const double* score, Py_ssize_t stride, Heads* heads, Py_ssize_t n,
+    Py_ssize_t L
+) noexcept nogil:
+    # The n largest of previous(i, 0) + score(i): no other list has one of the n largest entries.
+    cdef Py_ssize_t i, p
+    cdef double v
+    heads.n = 0
+    for i in range(L):
+        v = previous[i * n] + score[i * stride]
+        if v == -INFINITY or (heads.n == n and v <= heads.value[n - 1]):
+            continue
+        heads.n = min(heads.n + 1, n)
+        p = heads.n - 1
+        while p > 0 and v > heads.value[p - 1]:
+            heads.value[p], heads.at[p] = heads.value[p - 1], heads.at[p - 1]
+            p -= 1
+        heads.value[p], heads.at[p] = v, i * n
+
+
+cdef inline void replace_first(Heads* heads, double v, Py_ssize_t at) noexcept nogil:
+    # The first head becomes the next entry of its list, v; -inf: it has none.
+    cdef Py_ssize_t p = 0
+    while p + 1 < heads.n and (
+        heads.value[p + 1] > v or (heads.value[p + 1] == v and heads.at[p + 1] < at)
+    ):
+        heads.value[p], heads.at[p] = heads.value[p + 1], heads.at[p + 1]
+        p += 1
+    heads.value[p], heads.at[p] = v, at
+    heads.n -= v == -INFINITY
+
+
 cdef Py_ssize_t merge_best(
-    const double* previous, const double* score, double gain, Py_ssize_t stride, Py_ssize_t* heads,
+    const double* previous, const double* score, double gain, Py_ssize_t stride, Heads* heads,
     Py_ssize_t n, Py_ssize_t L, double* best, int* pointers
 ) noexcept nogil:
     # The n largest of previous(i, k) + score(i) + gain: L sorted lists, merged by their heads.
     # Ties: lowest label i, then lowest rank k. Returns how many are finite.
-    cdef Py_ssize_t i, k, top_i
-    cdef double v, top
-    for i in range(L):
-        heads[i] = 0
+    cdef Py_ssize_t k, i, at
+    cdef double v
+    keep_largest(previous, score, stride, heads, n, L)
     for k in range(n):
-        top = -INFINITY
-        top_i = -1
-        for i in range(L):
-            if heads[i] < n:
-                v = previous[i * n + heads[i]] + score[i * stride]
-                if v > top:
-                    top = v
-                    top_i = i
-        if top_i < 0:
+        if heads.n == 0:
             for i in range(k, n):
                 best[i] = -INFINITY
             return k
-        best[k] = top + gain
-        pointers[k] = <int> (top_i * n + heads[top_i])
-        heads[top_i] += 1
+        at = heads.at[0]
+        best[k], pointers[k] = heads.value[0] + gain, <int> at
+        v = previous[at + 1] + score[at // n * stride] if (at + 1) % n else -INFINITY
+        replace_first(heads, v, at + 1)
     return n
 
 
@@ -765,7 +796,8 @@ def nbest_sequence(
     const double[:, ::1] score,      # (L, L)
     double[:, :, ::1] delta,         # (2, L, n)        scratch
     int[:, :, ::1] pointers,         # (T, L, n)        scratch
-    Py_ssize_t[::1] heads,           # (L,)             scratch
+    double[::1] head_values,         # (min(n, L),)     scratch
+    Py_ssize_t[::1] heads_at,        # (min(n, L),)     scratch
     double[::1] zeros,               # (L,)             of zeros
     int[:, ::1] labels,              # (n, T)           OUT best first
     double[::1] scores,              # (n,)             OUT
@@ -776,6 +808,8 @@ def nbest_sequence(
     cdef const double* matrix
     cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1], n = labels.shape[0]
     cdef Py_ssize_t t, j, k, found, state
+    cdef Heads heads
+    heads.value, heads.at = &head_values[0], &heads_at[0]
     with nogil:
         delta[0, :, :] = -INFINITY
         for j in range(L):
@@ -783,10 +817,10 @@ def nbest_sequence(
         for t in range(1, T):
             matrix = matrix_at(<double*> NULL, &matrices, t)
             for j in range(L):
-                merge_best(&delta[(t - 1) % 2, 0, 0], matrix + j, psi[t, j], L, &heads[0], n, L,
+                merge_best(&delta[(t - 1) % 2, 0, 0], matrix + j, psi[t, j], L, &heads, n, L,
                            &delta[t % 2, j, 0], &pointers[t, j, 0])
         # An end state above all labels collects the best of the last row.
-        found = merge_best(&delta[(T - 1) % 2, 0, 0], &zeros[0], 0, 1, &heads[0], n, L, &scores[0],
+        found = merge_best(&delta[(T - 1) % 2, 0, 0], &zeros[0], 0, 1, &heads, n, L, &scores[0],
                            &pointers[0, 0, 0])
         for k in range(found):
             state = (&pointers[0, 0, 0])[k]
