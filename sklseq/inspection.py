@@ -388,7 +388,8 @@ def uncertain_rows(
         Number of rows.
     known : list of label sequences, optional
         Labels known so far, as in training: at each row a label, None (unknown) or a set of
-        possible labels. Probabilities are conditional on them, and rows of one label are left out.
+        possible labels. Probabilities are conditional on them, and rows with only one possible
+        label are left out.
 
     Returns
     -------

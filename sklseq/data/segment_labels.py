@@ -435,9 +435,16 @@ def labels_to_segments(
     >>> labels_to_segments(["rest", "rest", "walk", "O"], "runs")
     [(0, 2, 'rest'), (2, 3, 'walk')]
     """
+    if isinstance(labels, (list, tuple)) and any(isinstance(x, (list, tuple)) for x in labels):
+        raise TypeError(
+            "labels must be the labels of one sequence; got a list of lists: convert each of them, "
+            "[labels_to_segments(one) for one in labels]."
+        )
     flat, offsets = as_label_sequences([labels], name="labels")
     if scheme == "runs":
         return _runs(flat, outside)
+    if scheme is not None:
+        scheme_letters(scheme, ["runs"])
     spans = find_spans(flat, offsets, scheme, outside)
     if strict:
         distinct, codes = np.unique(flat, return_inverse=True)
@@ -502,7 +509,7 @@ def segments_to_labels(
     >>> segments_to_labels([(0, 3, "PER"), (4, 5, "LOC")], 5, scheme="iobes").tolist()
     ['B-PER', 'I-PER', 'E-PER', 'O', 'S-LOC']
     """
-    letters = None if scheme == "runs" else scheme_letters(scheme)
+    letters = None if scheme == "runs" else scheme_letters(scheme, ["runs"])
     check_number("n_steps, the length of the sequence,", n_steps, whole=True)
     if not isinstance(outside, str):
         raise ValueError(f"outside must be a string, the label of other rows; got {outside!r}.")

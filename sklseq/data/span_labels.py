@@ -114,9 +114,10 @@ def split_prefix(label: Any, letters: str, outside: str) -> tuple[str, str] | No
     return (letter, type_) if letter in set(letters) else None
 
 
-def scheme_letters(scheme: str) -> str:
+def scheme_letters(scheme: str, others: Sequence[str] = ()) -> str:
+    """Letters of a scheme; an error for another name also lists ``others``."""
     if not isinstance(scheme, str) or scheme not in SCHEMES:
-        known = ", ".join(map(repr, SCHEMES))
+        known = ", ".join(map(repr, [*SCHEMES, *others]))
         raise ValueError(f"scheme must be one of {known}; got {scheme!r}.{did_you_mean(scheme)}")
     return SCHEMES[scheme]
 

@@ -128,8 +128,8 @@ def read_conll(
     separator : str or None, default=None
         ``" "`` means a run of spaces and tabs. Any other character, such as ``"\\t"``, separates
         exactly: cells may then be empty, and begin with, end with or consist of spaces. None means
-        ``"\\t"`` if the first token line contains a tab, else ``" "``; spaces beside a tab and
-        white space at the ends of a line, except tabs before the first cell, are then ignored.
+        ``"\\t"`` if the first token line contains a tab, else ``" "``. With None, spaces beside a
+        tab are ignored, and white space at the ends of a line, except tabs before its first cell.
     encoding : str, default="utf-8"
         Encoding of the text; unused if `path` is a file open in text mode.
     comment : str or None, default=None

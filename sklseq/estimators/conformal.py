@@ -70,8 +70,9 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         C_t = {j : 1 - p_t(j) ≤ q}.
 
     A unit (a row, a true span or a sequence) is missed if a set of its rows lacks the true label.
-    Of n sequences that were not trained on, with n_s units of which m_s(q) are missed, and weights
-    ω_s, q is the smallest of their scores 1 - p (of a unit, the largest) for which
+    The score of a row is 1 - p of its true label, and that of a unit the largest of its rows. Of n
+    sequences that were not trained on, sequence s has the weight ω_s and n_s units, of which m_s(q)
+    are missed. q is the smallest score of a unit for which
 
         Σ_s ω_s (m_s(q) - α n_s) + max_s ω_s (m_s(q⁻) - α n_s) ≤ 0,
 

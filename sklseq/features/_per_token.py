@@ -219,7 +219,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         """Whether the transformer reads a list of strings rather than columns."""
         if self._is_function() or isinstance(self.columns, (str, int, np.integer)):
             return True
-        return self.columns is None and len(names) == 1 and _reads_text(self.transformer)
+        return self.columns is None and len(names) == 1 and _reads(self.transformer, "string")
 
     def _forget_columns(self) -> None:
         for name in ("columns_", "numbers_", "feature_names_in_"):
@@ -261,7 +261,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
 
     def _advice(self, values: np.ndarray, names: list[str], said: str) -> str | None:
         """Describe the wrong input of a transformer, and the right value of ``columns=``."""
-        reads_text = _reads_text(self.transformer)
+        reads_text = _reads(self.transformer, "string")
         if values.ndim == 1 and not reads_text:
             return f"a list of strings; write columns={names}, which gives an array of columns"
         if values.ndim == 2 and reads_text:
@@ -281,6 +281,11 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         if self.transformer is None or is_fitted:
             return self._apply(self.transformer, rows), self.transformer
         _refuse_requests(inner := clone(self.transformer))
+        if _reads(inner, "dict"):
+            raise ValueError(
+                f"{type(inner).__name__} reads dicts, and PerToken passes arrays of columns; for "
+                "feature dicts use DictFeatures in place of PerToken."
+            )
         # set_output would do the same, but text vectorizers do not accept it.
         with no_tables():
             if y.known is None:
@@ -344,16 +349,19 @@ def _tokens_of(X: Any) -> Columns | None:
     return read_columns(X)
 
 
-def _reads_text(transformer: Any) -> bool:
-    """Whether a transformer, or the first step of a Pipeline, reads a list of strings."""
+def _reads(transformer: Any, kind: str) -> bool:
+    """Whether a transformer, or the first step of a Pipeline, reads a list of this kind.
+
+    ``kind``: "string" or "dict".
+    """
     if isinstance(transformer, Pipeline) and transformer.steps:
-        return _reads_text(transformer.steps[0][1])
+        return _reads(transformer.steps[0][1], kind)
     if isinstance(transformer, FeatureUnion):
-        return any(_reads_text(part) for _, part in transformer.transformer_list)
+        return any(_reads(part, kind) for _, part in transformer.transformer_list)
     if not hasattr(transformer, "__sklearn_tags__"):
         return False
     tags = get_tags(transformer).input_tags
-    return tags.string and not tags.two_d_array
+    return getattr(tags, kind) and not tags.two_d_array
 
 
 def _refuse_requests(transformer: Any) -> None:

@@ -56,8 +56,8 @@ class WindowFeatures(WindowTransform, VocabularyMixin, Extractor, auto_wrap_outp
     bias : bool, default=False
         Add the attribute ``bias`` to every token.
     min_count : int, default=1
-        Drop joined attributes and attributes of neighbours that fewer rows of the training data
-        have. With 1, each offset has as many columns as the extractor.
+        Least number of training rows with a joined attribute or an attribute of a neighbour; rarer
+        ones are dropped. With 1, each offset has as many columns as the extractor.
     n_features : int, default=None
         A power of two: columns by hash of attribute and offset. None: one column for each.
     dtype : {float64, float32}, default=float64

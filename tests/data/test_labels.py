@@ -327,6 +327,12 @@ def test_strict_reading_names_the_first_broken_span(labels, scheme, message):
         labels_to_segments(labels, scheme, strict=True)
 
 
+def test_several_sequences_are_converted_one_by_one():
+    for labels in ([["B-x", "O"]], ([], ["O"]), [("B-x",)]):
+        with pytest.raises(TypeError, match=r"of one sequence; .*labels_to_segments\(one\) for"):
+            labels_to_segments(labels)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -336,7 +342,10 @@ def test_strict_reading_names_the_first_broken_span(labels, scheme, message):
         (lambda: labels_to_segments(["name"], None), r"Label 'name' at row 0 of sequence 0 is not"),
         (lambda: labels_to_segments([""], None), r"Label '' at row 0 of sequence 0 is not a span"),
         (lambda: labels_to_segments([0, 1]), r"Label 0 at row 0 of sequence 0 is not a span label"),
-        (lambda: labels_to_segments([], "iob1"), r"scheme must be one of 'iob2', .*; got 'iob1'"),
+        (
+            lambda: labels_to_segments([], "iob1"),
+            r"scheme must be one of 'iob2', .*'runs'; got 'iob1'",
+        ),
         (lambda: labels_to_segments([], None, strict=True), r"scheme must be one of .* got None"),
         (
             lambda: segments_to_labels([], -1),
@@ -360,7 +369,7 @@ def test_strict_reading_names_the_first_broken_span(labels, scheme, message):
             lambda: segments_to_labels([(0, 2, "x")], 3, outside="I-x"),
             "outside='I-x' is also a label of the segment",
         ),
-        (lambda: segments_to_labels([], 2, "IOB2"), r"scheme must be one of .*; got 'IOB2'"),
+        (lambda: segments_to_labels([], 2, "IOB2"), r"scheme must be one of .*'runs'; got 'IOB2'"),
         (lambda: segments_to_labels([(0, 2)], 3), r"Segment \(0, 2\) must be a triple \(start, st"),
         (lambda: segments_to_labels([(0, 2, 5)], 3), r"Segment \(0, 2, 5\) must be a triple"),
         (lambda: segments_to_labels([(0.0, 2, "x")], 3), r"Segment \(0.0, 2, 'x'\) must be a tri"),

@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as LDA
+from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 from sklearn.feature_extraction.text import (
     CountVectorizer,
     HashingVectorizer,
@@ -337,6 +338,15 @@ def test_other_numbers_than_in_fit():
         step.transform([{"v": ["a"]}])
     with pytest.raises(ValueError, match="X must hold strings"):
         PerToken(OneHotEncoder(), columns=["w"]).fit(VECTORS).transform([{"w": [1.5]}])
+
+
+@pytest.mark.parametrize("values", [(1, 2), ("x", "y")], ids=str)
+@pytest.mark.parametrize("around", [lambda t: t, make_pipeline, make_union])
+@pytest.mark.parametrize("reader", [DictVectorizer(), FeatureHasher()])
+def test_transformers_of_dicts_are_refused(reader, around, values):
+    X = [[{"a": value, "b": value} for value in values]]
+    with pytest.raises(ValueError, match=r"reads dicts, .*; for feature dicts use DictFeatures"):
+        PerToken(around(reader)).fit(X)
 
 
 class Router(BaseEstimator):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
 
 from sklseq import CRFTagger, OnlineDecoder, SemiCRFSegmenter
 from sklseq.datasets import make_contacts
@@ -190,14 +191,18 @@ def test_wrong_parameters():
         ({"decide": "marginal", "label_costs": [1.0]}, "must be a square matrix of finite"),
         ({"decide": "marginal", "label_costs": [[np.nan]]}, "must be a square matrix of finite"),
         ({"decide": "marginal", "label_costs": "no"}, "must be a square matrix of finite"),
+        ({"decide": "marginal", "label_costs": np.ones((1, 3))}, "must be a square matrix of fin"),
     ):
         with pytest.raises(ValueError, match=message):
             decoder_of(chain, **parameters)
-    wrong = decoder_of(chain, decide="marginal", label_costs=np.eye(2))
-    with pytest.raises(
-        ValueError, match=r"one column for each label, \(3, 3\); got shape \(2, 2\)"
-    ):
-        wrong.predict([chain[0]])
+    wrong = OnlineDecoder(CRFTagger(), decide="marginal", label_costs=np.eye(3))
+    shape = r"one column for each label, \(2, 2\); got shape \(3, 3\)"
+    with pytest.raises(ValueError, match=shape):
+        wrong.fit([np.eye(2)], [["a", "b"]])
+    assert not hasattr(wrong, "estimator_")
+    trained = CRFTagger().fit([np.eye(2)], [["a", "b"]])
+    with pytest.raises(ValueError, match=shape):
+        wrong.set_params(estimator=FrozenEstimator(trained)).predict([np.eye(2)])
     segmenter = OnlineDecoder(SemiCRFSegmenter(), strategy="closure", decide="marginal")
     with pytest.raises(ValueError, match="needs the marginals of a tagger"):
         segmenter.fit([np.eye(2)], [[(0, 2, "a")]])

@@ -178,15 +178,15 @@ class OnlineDecoder(
     restart : {"conflict", "always"}, default="conflict"
         What happens to paths that contradict an emitted label. "conflict" keeps them unless a later
         label is forbidden after the emitted one, so that evidence adds up over rows. "always" drops
-        them at once, as in the paper: a state that lasts is then never left if single rows say
-        little about it. It keeps spans whole at latencies near 0.
+        them at once, as in the paper: a state that lasts is then never left if no single row says
+        enough against it, but spans stay whole at latencies near 0.
     early : bool, default=True
-        Whether "step", "window" and "closure" use the best predecessor of each label of the next
-        row, which is known one row ahead. Labels are then emitted about one row earlier. False:
-        only rows up to T count, and (T - t₀) is the price of waiting, which with
-        ``belief="viterbi", restart="always"`` gives the paper's rules. Models with transition
-        features always have False, since transitions into the next row are unknown. A decoder
-        that was pickled by an earlier version has False.
+        Whether "step", "window" and "closure" also use the transitions into the next row: the best
+        predecessor of each of its labels is known before the row arrives. Labels are then emitted
+        about one row earlier. False: only rows up to T count, and the factor of ``latency_cost`` is
+        (T - t₀), which with ``belief="viterbi", restart="always"`` gives the paper's rules. Models
+        with transition features always have False, since transitions into the next row are unknown.
+        A decoder that was pickled by an earlier version has False.
     decide : {"map", "marginal"}, default="map"
         The label that is emitted: "map" that of the best path, "marginal" the label of least
         expected cost under the marginal distribution, given the rows so far. "marginal" makes the
@@ -315,8 +315,11 @@ class OnlineDecoder(
         if get_config()["enable_metadata_routing"]:
             fit_params = process_routing(self, "fit", **fit_params).estimator.fit
         with fit_of_part(self, estimator):
-            self.estimator_ = estimator.fit(X, y, **fit_params)
-        tagger_of(self.estimator_)
+            fitted = estimator.fit(X, y, **fit_params)
+        tagger = tagger_of(fitted)[1]
+        if self.label_costs is not None:
+            self._rule().cost_array(len(tagger.classes_))
+        self.estimator_ = fitted
         return self
 
     def get_metadata_routing(self) -> MetadataRouter:

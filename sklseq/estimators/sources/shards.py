@@ -60,11 +60,11 @@ class Shards:
 
     Notes
     -----
-    ``fit`` reads each shard once for a summary of labels and features, and once more if transition
-    features have weights for what occurs only. At the next reading it keeps as many shards as
-    ``max_memory`` allows; it reads the others again at each evaluation of the objective. Dicts and
-    attribute lists are vectorised at each reading. To avoid this cost, save the output of
-    ``DictFeatures`` or another extractor and use it as the shards.
+    ``fit`` reads each shard once for a summary of labels and features, and once more for transition
+    features that have weights only for the pairs of labels they occur with. At the next reading it
+    keeps as many shards as ``max_memory`` allows; it reads the others again at each evaluation of
+    the objective. Dicts and attribute lists are vectorised at each reading. To avoid this cost,
+    save the output of ``DictFeatures`` or another extractor and use it as the shards.
 
     Examples
     --------

@@ -136,7 +136,7 @@ def _as_costs(costs: Any, decide: Any) -> tuple | None:
         array = np.array(costs, dtype=np.float64)
     except (TypeError, ValueError):
         array = np.zeros(0)
-    if array.ndim != 2 or not np.isfinite(array).all():
+    if array.ndim != 2 or len(array) != len(array.T) or not np.isfinite(array).all():
         raise ValueError(
             "label_costs must be a square matrix of finite numbers, one row for each right label "
             f"and one column for each emitted label; got {costs!r}."
