@@ -74,6 +74,7 @@ def lbfgs(
     pairs: list | None = None,
     n_before: int = 0,
     other_directions: Sequence[Callable[[np.ndarray], np.ndarray]] = (),
+    of_constants: Callable[[np.ndarray], np.ndarray] | None = None,
     diagonal: Callable[[np.ndarray], np.ndarray] | None = None,
     second_derivatives: Sequence[Callable[[np.ndarray], BlockMetric]] = (),
     known: tuple[float, np.ndarray] | None = None,
@@ -119,6 +120,10 @@ def lbfgs(
         Positive semidefinite matrices times the subgradient. An estimate ends the run only if a
         search along minus each of these gains at most a tenth of what ``tol`` allows; otherwise
         the run goes on from the best point of this search.
+    of_constants : callable(w) -> ndarray, optional
+        With ``l1``, the step p to the point w - p of least penalty among those with the same
+        likelihood. If it gains more than a tenth of what ``tol`` allows, it is taken before an
+        estimate is checked.
     diagonal : callable(w) -> ndarray, optional
         Second derivatives at w in each weight, positive or infinite. An estimate ends the run only
         if a search towards the minimum of the separable model with these, the L1 term included,
@@ -155,7 +160,7 @@ def lbfgs(
     if l1 or not search.history.has_whole_pairs:
         gap = 0.0
     rules = _StoppingRules(
-        search, tol, convexity, gap, scale, n_before, other_directions, diagonal,
+        search, tol, convexity, gap, scale, n_before, other_directions, of_constants, diagonal,
         list(second_derivatives),
     )  # fmt: skip
     history, message = rules.history, rules.met()
@@ -234,6 +239,7 @@ class _StoppingRules:
     scale: np.ndarray | None
     n_before: int
     other_directions: Sequence[Callable[[np.ndarray], np.ndarray]]
+    of_constants: Callable[[np.ndarray], np.ndarray] | None
     diagonal: Callable[[np.ndarray], np.ndarray] | None
     models: list[Callable[[np.ndarray], BlockMetric]]
     next_check: int = 0
@@ -298,6 +304,9 @@ class _StoppingRules:
             if scale.max() > UNEQUAL * scale.min() and search.is_flat(scale, allowed):
                 return "flat"
             units = scale
+        if self.of_constants is not None:
+            step = units * self.of_constants(search.w / units)
+            search.move_to_less_penalty(step, OTHER * allowed)
         refuted = self._gains_elsewhere(allowed, units) or self._is_refuted_by_a_model(
             allowed, units
         )

@@ -111,6 +111,21 @@ class OrthantSearch(Search):
         u -= np.clip(u, -self.l1 / curvatures, self.l1 / curvatures)
         return self.w - np.where(u * self.w < 0, 0, u)
 
+    def move_to_less_penalty(self, p: np.ndarray, least: float) -> None:
+        """Move to w - p if this lowers the objective; not if it gains at most ``least``.
+
+        The step is no pair: it says nothing about the curvature of the likelihood.
+        """
+        if not self.history.dot(self.v, p.astype(self.v.dtype, copy=False)) > least:
+            return  # by convexity, it gains no more
+        self.trial[:] = self.w - p
+        value = self.evaluate(self.trial, self.g_old)
+        if value < self.value:
+            self.w, self.trial = self.trial, self.w
+            self.g, self.g_old = self.g_old, self.g
+            self.value, self.v = value, self.steepest()
+            self.history.with_v[-1] = self.history.dot(self.v, self.v)
+
     def _try_free(self, u: np.ndarray, promise: float) -> bool:
         # The L-BFGS step on the free weights; the others become zero.
         self.history.direction(self.v, self.p, u != 0)

@@ -1,5 +1,6 @@
 """Training of a semi-Markov CRF: problem, solvers and fitted attributes."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -189,6 +190,9 @@ def descend(problem: SegmentProblem) -> SolverResult:
             likelihood, problem.start, l1=problem.l1, tol=float(segmenter.tol),
             max_iter=int(segmenter.max_iter), threads=threads, callback=problem.report,
             scale=scale, convexity=convexity, gap=gap,
+            of_constants=partial(scores.step_of_constants, l1=problem.l1, l2=problem.l2)
+            if problem.l1 and problem.source.of_tokens
+            else None,
             diagonal=None if alike else likelihood.diagonal,
         )  # fmt: skip
 

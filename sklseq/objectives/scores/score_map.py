@@ -490,6 +490,26 @@ class ScoreMap:
             means[at] = v[at].mean(dtype=np.float64)
         return means
 
+    def step_of_constants(self, w: np.ndarray, l1: float, l2: float) -> np.ndarray:
+        """Step p to w - p, the least l1 · ‖w‖₁ + l2 · ‖w‖²₂ among weights that differ by constants.
+
+        A constant that is added to the weights of a feature for all labels leaves probabilities as
+        they are. The best one is the median of -w_j for each of the L labels j, and of
+        -w̄ + l1 (L - 2k) / (2 · l2 · L) for k = 0 … L (Li, Osher 2009, "A new median formula with
+        applications to PDE based denoising", §2). Only for features with weights for all labels.
+        """
+        L, state = self.n_labels, np.zeros(self.n_weights, bool)
+        state[: self.n_state] = self.design.pack(np.ones((self.n_features, self.width), bool))
+        has_all = self.design.unpack(self.state(state))[:, :L].all(axis=1)
+        rows = np.zeros((self.n_features, self.width), w.dtype)
+        of_labels = self.design.unpack(self.state(w))[has_all, :L].astype(np.float64)
+        steps = np.arange(L, -L - 1, -2) * (l1 / max(2 * l2 * L, TINY))
+        least = steps - of_labels.mean(axis=1)[:, None]
+        rows[has_all, :L] = -np.median(np.hstack([-of_labels, least]), axis=1)[:, None]
+        p = np.zeros_like(w)
+        self.state(p)[:] = self.design.pack(rows)
+        return p
+
     def triples(self, w: np.ndarray) -> np.ndarray:
         """View of the weights of transition features in w, or in its gradient."""
         return w[self.ends[-1] :]
