@@ -78,6 +78,7 @@ def lbfgs(
     diagonal: Callable[[np.ndarray], np.ndarray] | None = None,
     second_derivatives: Sequence[Callable[[np.ndarray], BlockMetric]] = (),
     known: tuple[float, np.ndarray] | None = None,
+    usual_roots: np.ndarray | None = None,
 ) -> SolverResult:
     """Minimise ``objective`` + l1 · ‖w‖₁ to a relative accuracy of ``tol``.
 
@@ -137,6 +138,11 @@ def lbfgs(
     known : (float, ndarray), optional
         Value of the objective and the L1 term at the starting point, and the gradient of the
         objective, which is overwritten; by default, they are computed.
+    usual_roots : ndarray, optional
+        Inverse roots of the second derivatives h that are left in each weight where a few rows of
+        large values have become certain; 0 where all rows count alike. An estimate ends the run
+        only if a separable model with them, Σ v² / 2h, can fall by at most what ``tol`` allows, and
+        if it can fall by more, a run that ends by "precision" ends by "rounding".
 
     Returns
     -------
@@ -161,7 +167,7 @@ def lbfgs(
         gap = 0.0
     rules = _StoppingRules(
         search, tol, convexity, gap, scale, n_before, other_directions, of_constants, diagonal,
-        list(second_derivatives),
+        list(second_derivatives), usual_roots,
     )  # fmt: skip
     history, message = rules.history, rules.met()
     if not message:
@@ -242,6 +248,7 @@ class _StoppingRules:
     of_constants: Callable[[np.ndarray], np.ndarray] | None
     diagonal: Callable[[np.ndarray], np.ndarray] | None
     models: list[Callable[[np.ndarray], BlockMetric]]
+    usual_roots: np.ndarray | None
     next_check: int = 0
 
     def __post_init__(self):
@@ -294,7 +301,8 @@ class _StoppingRules:
         first, last, dtype = abs(self.history[0]), abs(self.history[-1]), self.search.w.dtype
         digits = DIGITS * max(np.finfo(dtype).eps * last, np.finfo(np.float64).eps * first)
         falls = FALLING * (max(self.history[-2:]) - self.history[-1])
-        return "rounding" if falls > max(self.tol * last, digits, NOTHING) else "precision"
+        is_falling = falls > max(self.tol * last, digits, NOTHING)
+        return "rounding" if is_falling or self._may_gain_far_away() else "precision"
 
     def _verdict(self, allowed: float) -> str:
         # "estimate" if nothing refutes it, "flat", or "" if the run goes on, from another point.
@@ -307,8 +315,10 @@ class _StoppingRules:
         if self.of_constants is not None:
             step = units * self.of_constants(search.w / units)
             search.move_to_less_penalty(step, OTHER * allowed)
-        refuted = self._gains_elsewhere(allowed, units) or self._is_refuted_by_a_model(
-            allowed, units
+        refuted = (
+            self._gains_elsewhere(allowed, units)
+            or self._is_refuted_by_a_model(allowed, units)
+            or self._may_gain_far_away()
         )
         return "" if refuted else "estimate"
 
@@ -332,6 +342,14 @@ class _StoppingRules:
                 return True
             del models[0]  # the model is wrong
         return False
+
+    def _may_gain_far_away(self) -> bool:
+        # Whether much is to be gained where rows of large values have no curvature any more.
+        if self.usual_roots is None:
+            return False
+        v = self.search.v if self.scale is None else self.scale * self.search.v
+        gain = np.square(v * self.usual_roots, dtype=np.float64).sum() / 2
+        return not gain <= self.allowed
 
 
 class Scaled:

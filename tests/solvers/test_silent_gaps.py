@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklseq import CRFTagger, RowBlocks, SemiCRFSegmenter, Sequences, Shards
 from sklseq._lib.threads import Threads
 from sklseq.objectives.likelihood.row_curvature import has_row_curvature, row_curvature
+from sklseq.objectives.scores.usual_sizes import usual_sizes
 from sklseq.solvers import BlockMetric, lbfgs
 from sklseq.solvers._l1_model import minimise_with_l1
 from sklseq.solvers._owlqn import OrthantSearch, l1_norm
@@ -278,6 +279,58 @@ def test_segmenters_of_columns_with_outliers_are_within_tol(seed):
         warnings.simplefilter("error", ConvergenceWarning)
         found = SemiCRFSegmenter().fit(X, y).objective_
     assert least <= found <= (1 + 1e-3) * least
+
+
+def heavy_tailed(seed):
+    """Sparse or dense rows of values of all sizes, labels, and the parameters of a tagger."""
+    rng, kinds = np.random.default_rng(seed), ("cauchy", "log-normal", "outliers")
+    n, d, L, kind = 30, int(rng.choice([4, 8, 12])), int(rng.integers(2, 4)), rng.choice(kinds)
+    offsets = np.append(0, np.cumsum(rng.integers(1, 6, n)))
+    rows, y = rng.normal(size=(offsets[-1], d)), np.zeros(offsets[-1], int)
+    if kind == "outliers":
+        rows *= np.where(rng.random(rows.shape) < 0.02, 1e4, 1)
+    else:
+        rows = rng.standard_cauchy(rows.shape) if kind == "cauchy" else rows * np.exp(2 * rows)
+    rows *= rng.random(rows.shape) < rng.choice([0.3, 1])
+    scores = np.sign(rows) * np.log1p(np.abs(rows)) @ rng.normal(size=(d, L))
+    for t in range(len(y)):
+        y[t] = (scores[t] + (np.arange(L) == y[t - 1]) + rng.gumbel(size=L)).argmax()
+    rows = sparse.csr_matrix(rows) if rng.random() < 0.5 else rows
+    penalties = {"l1": float(rng.choice([0, 0.1])), "l2": float(rng.choice([0.01, 0.1, 1]))}
+    features = [0, 1] if rng.random() < 0.5 else None
+    X = Sequences(rows, offsets)
+    return X, np.split(y, offsets[1:-1]), {**penalties, "transition_features": features}
+
+
+@pytest.mark.parametrize("seed", [2, 12, 17, 18, 24, 25, 26, 30, 32, 41])
+def test_heavy_tailed_columns_are_within_tol(seed):
+    """Two ended 2.4 and 4.6 tol above the minimum without a warning, eight warned."""
+    X, y, parameters = heavy_tailed(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        least = CRFTagger(**parameters, tol=1e-6, max_iter=3000).fit(X, y).objective_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model = CRFTagger(**parameters, solver="lbfgs").fit(X, y)
+    assert model.objective_ <= (1 + model.tol) * least
+    assert model.n_iter_ < 300
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix, sparse.csr_array])
+def test_usual_sizes_are_medians_of_columns_with_far_larger_values(form):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(401, 5)) * [1, 1e-3, 1, 1e4, 0]
+    rows[rng.random(rows.shape) < 0.5] = 0
+    largest = np.abs(rows).max(axis=0)
+    assert usual_sizes(form(rows), largest) is None
+    assert usual_sizes(form(rows), None) is None
+    assert usual_sizes(form(rows[:0]), largest) is None
+    rows[[7, 9, 11], [1, 2, 4]] = 1, 1e6, 1
+    found = usual_sizes(form(rows), np.abs(rows).max(axis=0))
+    assert (found < np.inf).tolist() == [False, True, True, False, False]
+    for column in (1, 2):
+        values = np.abs(rows[:, column][rows[:, column] != 0])
+        assert found[column] == pytest.approx(np.median(values), rel=0.01)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 3, 8, 13])

@@ -356,6 +356,7 @@ def descend(
                 lambda w, of=of: _block_metric(of(w), scale, 2 * problem.l2) for of in hessians
             ],
             known=known,
+            usual_roots=problem.scores.usual_roots(problem.l2),
         )  # fmt: skip
 
 
@@ -415,7 +416,7 @@ def run_dual(problem: CRFProblem) -> SolverResult:
 
 def _rounding(problem: CRFProblem, w: np.ndarray) -> float:
     # Magnitude of the rounding error of the objective, from that of the largest score.
-    units = problem.scores.scale(problem.l2)
+    units = problem.scores.scale(problem.l2, problem.scores.largest)
     return 0.0 if units is None else float(np.finfo(w.dtype).eps * np.abs(w * units).max())
 
 

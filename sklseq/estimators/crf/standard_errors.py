@@ -142,7 +142,7 @@ def _hessian(f: Any, w: np.ndarray, trained: np.ndarray, budget: float) -> np.nd
 
 def _differences(f: Any, w: np.ndarray, trained: np.ndarray) -> np.ndarray:
     # (g(w + h e_k) - g(w - h e_k)) / 2 h, for steps h that change scores by at most STEP.
-    scale, H = f.scores.scale(f.l2), np.empty((len(trained), len(trained)))
+    scale, H = f.scores.scale(f.l2, f.scores.largest), np.empty((len(trained), len(trained)))
     steps = np.full(len(w), STEP) if scale is None else STEP / scale
     ahead, back = np.empty_like(w), np.empty_like(w)
     for k, at in enumerate(trained):

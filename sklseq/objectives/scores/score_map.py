@@ -32,6 +32,7 @@ from sklseq.objectives.scores.design import (
 )
 from sklseq.objectives.scores.observed import ObservedRows
 from sklseq.objectives.scores.transition_features import TransitionFeatures
+from sklseq.objectives.scores.usual_sizes import VARIANCE, usual_sizes
 
 # Range of feature magnitudes for which solvers need no scaling.
 USUAL = 1 / 8, 8
@@ -302,8 +303,11 @@ class ScoreMap:
     ----------
     largest : ndarray of shape (n_features,) or None
         Largest magnitude of each feature, see :func:`magnitudes`.
+    usual : ndarray of shape (n_features,) or None
+        Usual magnitudes of features with values far larger, see :func:`usual_sizes`.
     units : ndarray of shape (n_features,) or None
-        Magnitudes by which :meth:`scale` divides features; by default, ``largest``.
+        Magnitudes by which :meth:`scale` divides features: ``largest``, or its geometric mean with
+        ``usual``.
     n_rows : int
         Number of rows of all data.
     n_stored : ndarray of shape (n_features,) or int
@@ -346,7 +350,9 @@ class ScoreMap:
             self.largest, self.n_rows = summary.largest, summary.n_rows
         else:
             self.largest, self.n_rows = None if as_it_is else magnitudes(X.rows), X.n_rows
-        self.units = self.largest
+        self.usual, self.units = usual_sizes(X.rows, self.largest), self.largest
+        if self.usual is not None:
+            self.units = np.minimum(self.largest, np.sqrt(self.largest * self.usual))
         counts = None if summary is None else summary.counts
         self.n_stored = rows_of_columns(X, self.largest) if counts is None else counts
 
@@ -423,8 +429,10 @@ class ScoreMap:
         triples = np.searchsorted(whole.features.triples, self.features.triples)
         return np.concatenate([state, chain, whole.ends[-1] + triples])
 
-    def scale(self, l2: float) -> np.ndarray | None:
+    def scale(self, l2: float, units: np.ndarray | None = None) -> np.ndarray | None:
         """Factors of w with which the objective has about the same curvature in all weights.
+
+        ``units``: magnitudes of features, by default the attribute.
 
         The second derivative is at most about n · units² + 2 · l2 in a state weight, with n the
         number of rows that have the feature, and n_rows + 2 · l2 in a transition weight. Features
@@ -443,12 +451,13 @@ class ScoreMap:
         scale = self._scale_of_columns(self.largest, self.n_stored, l2)
         if USUAL[0] <= scale.min() and scale.max() <= USUAL[1]:
             return None
-        scale, L = self._scale_of_columns(self.units, self.n_stored, l2), self.n_labels
+        units, L = self.units if units is None else units, self.n_labels
+        scale = self._scale_of_columns(units, self.n_stored, l2)
         coef = np.repeat(_power_of_two(scale)[:, None], L, axis=1)
         ones = np.ones((L, L)), np.ones(L), np.ones(L)
         packed = ScoreMap.pack(self, Weights(coef, *ones))  # factors of trained weights only
         if self.features is not None:
-            of_triples = self._scale_of_columns(*self._columns_of_triples(), l2)
+            of_triples = self._scale_of_columns(*self._columns_of_triples(units), l2)
             self.triples(packed)[:] = _power_of_two(of_triples)[self.features.feature]
         packed[packed == 0] = 1  # padding
         return packed
@@ -460,9 +469,26 @@ class ScoreMap:
         least = np.maximum(np.minimum(of_column, 1), ridge)
         return np.maximum(np.where(largest > 0, largest, 1), least) / max(1, ridge)
 
-    def _columns_of_triples(self) -> tuple[np.ndarray, Any]:
-        # ``largest`` and ``n_stored`` in the column numbers of transition features.
-        return self.largest, self.n_stored
+    def _columns_of_triples(self, units: np.ndarray) -> tuple[np.ndarray, Any]:
+        # ``units`` and ``n_stored`` in the column numbers of transition features.
+        return units, self.n_stored
+
+    def usual_roots(self, l2: float) -> np.ndarray | None:
+        """Inverse roots of second derivatives n_f · u_f² / 10 + 2 · l2 that usual values have.
+
+        u_f is the usual magnitude of column f, and n_f the number of rows that store it. 0 in
+        weights of columns without values far larger, and of transitions; None if all are 0.
+        """
+        if self.usual is None:
+            return None
+        of_columns, L = np.zeros(self.n_features), self.n_labels
+        n, at = np.broadcast_to(self.n_stored, self.n_features), np.flatnonzero(self.usual < np.inf)
+        of_columns[at] = (VARIANCE * n[at] * np.square(self.usual[at]) + 2 * l2) ** -0.5
+        coef = np.repeat(of_columns[:, None], L, axis=1)
+        found = ScoreMap.pack(self, Weights(coef, np.zeros((L, L)), *np.zeros((2, L))))
+        if self.features is not None:
+            self.triples(found)[:] = of_columns[self.features.feature]
+        return found
 
     def state(self, w: np.ndarray) -> np.ndarray:
         """View of the state weights in w, or in its gradient."""

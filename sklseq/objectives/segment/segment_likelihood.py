@@ -182,7 +182,7 @@ class SegmentScores(ScoreMap):
     def _transition_features(self, X, triples: np.ndarray | None) -> TransitionFeatures | None:
         return super()._transition_features(self.starts, triples)
 
-    def _columns_of_triples(self) -> tuple[np.ndarray, Any]:
+    def _columns_of_triples(self, units: np.ndarray) -> tuple[np.ndarray, Any]:
         rows = self.starts.rows  # columns in the user's numbers, without the basis
         largest = largest_at(rows.indices, np.abs(rows.data), rows.shape[1])
         return largest, rows_of_columns(self.starts, largest)
