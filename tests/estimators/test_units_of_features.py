@@ -181,7 +181,7 @@ def test_an_outlier_is_no_reason_to_end_early_without_a_warning(solver, value):
         warnings.simplefilter("always", ConvergenceWarning)
         model = CRFTagger(l2=1, solver=solver, tol=1e-5).fit(X, y)
     least = 3.6074331 if value == 1 else 3.1600719  # by the dual with tol=1e-9
-    assert model.objective_ >= least
+    assert model.objective_ >= least * (1 - 5e-8)  # of eight digits
     assert told or model.objective_ <= least * (1 + 2 * model.tol)
     weights = [model.coef_, model.transition_, model.start_, model.end_]
     penalty = model.l2 * sum(np.square(one).sum() for one in weights)

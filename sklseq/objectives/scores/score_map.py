@@ -32,7 +32,7 @@ from sklseq.objectives.scores.design import (
 )
 from sklseq.objectives.scores.observed import ObservedRows
 from sklseq.objectives.scores.transition_features import TransitionFeatures
-from sklseq.objectives.scores.usual_sizes import VARIANCE, usual_sizes
+from sklseq.objectives.scores.usual_sizes import VARIANCE, between, usual_sizes
 
 # Range of feature magnitudes for which solvers need no scaling.
 USUAL = 1 / 8, 8
@@ -352,7 +352,7 @@ class ScoreMap:
             self.largest, self.n_rows = None if as_it_is else magnitudes(X.rows), X.n_rows
         self.usual, self.units = usual_sizes(X.rows, self.largest), self.largest
         if self.usual is not None:
-            self.units = np.minimum(self.largest, np.sqrt(self.largest * self.usual))
+            self.units = between(self.usual, self.largest)
         counts = None if summary is None else summary.counts
         self.n_stored = rows_of_columns(X, self.largest) if counts is None else counts
 

@@ -15,6 +15,15 @@ FAR = 30.0
 ROWS = 1 << 9
 # p (1 - p) of labels that are not certain.
 VARIANCE = 0.1
+# Least ratio of a scale to the largest magnitude; below it, scores of these rows may be rounding.
+LEAST = 1e-4
+
+
+def between(usual: np.ndarray, largest: np.ndarray) -> np.ndarray:
+    """Geometric means of usual and largest magnitudes; the largest where no value is far larger."""
+    units, at = largest.copy(), np.flatnonzero(usual < np.inf)
+    units[at] *= np.maximum(np.sqrt(usual[at] / largest[at]), LEAST)
+    return units
 
 
 def usual_sizes(rows, largest: np.ndarray | None) -> np.ndarray | None:
