@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklseq import CRFTagger, RowBlocks, SemiCRFSegmenter, Sequences, Shards
 from sklseq._lib.threads import Threads
 from sklseq.objectives.likelihood.row_curvature import has_row_curvature, row_curvature
-from sklseq.objectives.scores.usual_sizes import usual_sizes
+from sklseq.objectives.scores.usual_sizes import log_medians, usual_sizes
 from sklseq.solvers import BlockMetric, lbfgs
 from sklseq.solvers._l1_model import minimise_with_l1
 from sklseq.solvers._owlqn import OrthantSearch, l1_norm
@@ -321,16 +321,52 @@ def test_usual_sizes_are_medians_of_columns_with_far_larger_values(form):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(401, 5)) * [1, 1e-3, 1, 1e4, 0]
     rows[rng.random(rows.shape) < 0.5] = 0
-    largest = np.abs(rows).max(axis=0)
-    assert usual_sizes(form(rows), largest) is None
-    assert usual_sizes(form(rows), None) is None
-    assert usual_sizes(form(rows[:0]), largest) is None
+    largest, logs = np.abs(rows).max(axis=0), log_medians(form(rows))
+    assert usual_sizes(logs, largest) is None
+    assert usual_sizes(logs, None) is None
+    assert usual_sizes(log_medians(form(rows[:0])), largest) is None
     rows[[7, 9, 11], [1, 2, 4]] = 1, 1e6, 1
-    found = usual_sizes(form(rows), np.abs(rows).max(axis=0))
+    logs = log_medians(form(rows))
+    found = usual_sizes(logs, np.abs(rows).max(axis=0))
     assert (found < np.inf).tolist() == [False, True, True, False, False]
     for column in (1, 2):
         values = np.abs(rows[:, column][rows[:, column] != 0])
         assert found[column] == pytest.approx(np.median(values), rel=0.01)
+    np.testing.assert_array_equal(logs[1], (rows != 0).sum(axis=0))
+    some = log_medians(form(rows), 64)
+    # Three standard deviations of 29 values among 58 rows, and of the median of so many.
+    np.testing.assert_allclose(some[1, :4], logs[1, :4], rtol=0.4)
+    np.testing.assert_allclose(some[0, :4] / some[1, :4], logs[0, :4] / logs[1, :4], atol=0.7)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_usual_sizes_of_parts_are_geometric_means(form):
+    rows = np.ones((12, 3))
+    rows[:8] *= 8
+    rows[0, 0], rows[:, 2], rows[8, 2] = 1e6, 0, 1
+    parts = [log_medians(form(rows[a : a + 4])) for a in (0, 4, 8)]
+    found = usual_sizes(sum(parts), np.abs(rows).max(axis=0))
+    np.testing.assert_allclose(found, [4, np.inf, np.inf], rtol=1e-12)
+
+
+@pytest.mark.parametrize("form", ["shards", "blocks"])
+@pytest.mark.parametrize("seed", [2, 12, 17, 18, 24, 25, 26, 30, 32, 41])
+def test_parts_have_the_scale_of_rows_in_memory(seed, form):
+    X, y, parameters = heavy_tailed(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        least = CRFTagger(**parameters, tol=1e-6, max_iter=3000).fit(X, y).objective_
+    if form == "blocks":
+        parameters["gradient"] = "checkpoint"
+        X = Sequences(X.rows.toarray() if X.is_sparse else X.rows, X.offsets)
+    else:
+        parts = [(X[a : a + 10], y[a : a + 10]) for a in (0, 10, 20)]
+        X, y = Shards([lambda part=part: part for part in parts]), None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model = CRFTagger(**parameters, solver="lbfgs").fit(X, y)
+    assert model.objective_ <= (1 + model.tol) * least
+    assert model.n_iter_ < 300
 
 
 @pytest.mark.parametrize("seed", [0, 1, 3, 8, 13])

@@ -20,6 +20,10 @@ from sklseq.objectives.likelihood.passes import Counts
 from sklseq.objectives.likelihood.summary import Summary
 from sklseq.objectives.scores.score_map import Support, magnitudes, support_of_codes
 from sklseq.objectives.scores.transition_features import TransitionFeatures, triples_of_codes
+from sklseq.objectives.scores.usual_sizes import log_medians
+
+# Rows of each block whose magnitudes are sorted for its median.
+BLOCK_SAMPLE = 64
 
 
 class LongData(NamedTuple):
@@ -214,7 +218,7 @@ def _summarise_blocks(
     )
     summary = Summary(
         classes, sum(lengths), max(lengths), len(sums.seen), False, sums.single, support,
-        sums.largest,
+        sums.largest, sums.logs,
     )  # fmt: skip
     return summary, sums.counts
 
@@ -257,7 +261,7 @@ class _Sums:
                 raise ValueError("X must have at least one feature; got 0.")
             self.counts = Counts(rows.shape[1], self.width)
             self.seen = np.zeros((rows.shape[1], len(self.classes)), dtype=bool)
-            self.largest = np.zeros(rows.shape[1])
+            self.largest, self.logs = np.zeros(rows.shape[1]), np.zeros((2, rows.shape[1]))
         if rows.shape[1] != len(self.seen):
             raise ValueError(
                 f"All sequences of X must have the same number of features; sequence {s} has "
@@ -268,6 +272,9 @@ class _Sums:
         if largest is None:  # sparse rows without values far from 1
             largest = np.zeros(rows.shape[1])
             largest[rows.indices] = 1
+            self.logs[1] += np.bincount(rows.indices, minlength=rows.shape[1])
+        else:
+            self.logs += log_medians(rows, BLOCK_SAMPLE)
         np.maximum(self.largest, largest, out=self.largest)
         one_hot = np.zeros((len(codes), self.width))
         one_hot[np.arange(len(codes)), codes] = weight

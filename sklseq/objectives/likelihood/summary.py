@@ -16,6 +16,7 @@ from sklseq.objectives.scores.score_map import (
     observed_support,
     support_of_codes,
 )
+from sklseq.objectives.scores.usual_sizes import log_medians
 
 
 class LabelledRows(NamedTuple):
@@ -128,6 +129,8 @@ class Summary(NamedTuple):
         labels, with codes in place of labels.
     largest : ndarray of shape (n_features,), or None
         Largest magnitude of each feature; None if all are near 1.
+    logs : ndarray of shape (2, n_features), or None
+        Usual magnitudes of features, see :func:`log_medians`; None without ``largest``.
     counts : ndarray of shape (n_features,), or None
         Occurrences of each feature in sparse rows that are not all in memory.
     attributes : list of str, or None
@@ -148,6 +151,7 @@ class Summary(NamedTuple):
     single: bool
     support: Support
     largest: np.ndarray | None
+    logs: np.ndarray | None = None
     counts: np.ndarray | None = None
     attributes: list | None = None
     parts: tuple[Part, ...] = ()
@@ -171,9 +175,10 @@ class Summary(NamedTuple):
 
 
 def summarise_rows(X: Sequences, classes: np.ndarray, support: Support) -> Summary:
+    largest = magnitudes(X.rows)
     return Summary(
         classes, X.n_rows, int(X.lengths.max(initial=0)), X.shape[1], X.is_sparse,
-        X.dtype == np.float32, support, magnitudes(X.rows),
+        X.dtype == np.float32, support, largest, None if largest is None else log_medians(X.rows),
     )  # fmt: skip
 
 
@@ -225,10 +230,10 @@ def merge_summaries(summaries: list[Summary], wrong: Callable[[int, str], Except
     n_features = used[0].n_features if names is None else len(names)
     if n_features == 0:
         raise ValueError("X must have at least one feature; got 0.")
-    counts, support, largest = _add_up(used, names, classes, n_features)
+    counts, support, largest, logs = _add_up(used, names, classes, n_features)
     return Summary(
         classes, sum(one.n_rows for one in used), max(one.longest for one in used), n_features,
-        used[0].is_sparse, all(one.single for one in used), support, largest, counts, names,
+        used[0].is_sparse, all(one.single for one in used), support, largest, logs, counts, names,
         tuple(part for one in summaries for part in one.parts), roles=used[0].roles,
     )  # fmt: skip
 
@@ -273,7 +278,8 @@ def _add_up(summaries: list[Summary], names, classes, n_features: int):
     counts = np.zeros(n_features, dtype=np.int64) if summaries[0].is_sparse else None
     seen, transition = np.zeros((n_features, L), dtype=bool), np.zeros((L, L), dtype=bool)
     start, end = np.zeros((2, L), dtype=bool)
-    largest = None if all(one.largest is None for one in summaries) else np.zeros(n_features)
+    alike = all(one.largest is None for one in summaries)
+    largest, logs = (None, None) if alike else (np.zeros(n_features), np.zeros((2, n_features)))
     for one in summaries:
         at = np.arange(n_features)
         if column is not None:
@@ -283,6 +289,7 @@ def _add_up(summaries: list[Summary], names, classes, n_features: int):
         if largest is not None:
             own = one.counts > 0 if one.largest is None else one.largest
             largest[at] = np.maximum(largest[at], own)
+            logs[:, at] += [0 * one.counts, one.counts] if one.logs is None else one.logs
         n = len(one.classes)
         table = np.eye(n, dtype=bool) if one.table is None else one.table
         found = support_of_codes(one.support, widen(table, one.classes, classes), n)
@@ -291,4 +298,4 @@ def _add_up(summaries: list[Summary], names, classes, n_features: int):
         transition |= found.transition
         start |= found.start
         end |= found.end
-    return counts, Support(np.flatnonzero(seen), transition, start, end), largest
+    return counts, Support(np.flatnonzero(seen), transition, start, end), largest, logs

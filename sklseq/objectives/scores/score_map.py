@@ -32,7 +32,7 @@ from sklseq.objectives.scores.design import (
 )
 from sklseq.objectives.scores.observed import ObservedRows
 from sklseq.objectives.scores.transition_features import TransitionFeatures
-from sklseq.objectives.scores.usual_sizes import VARIANCE, between, usual_sizes
+from sklseq.objectives.scores.usual_sizes import VARIANCE, between, log_medians, usual_sizes
 
 # Range of feature magnitudes for which solvers need no scaling.
 USUAL = 1 / 8, 8
@@ -305,6 +305,8 @@ class ScoreMap:
         Largest magnitude of each feature, see :func:`magnitudes`.
     usual : ndarray of shape (n_features,) or None
         Usual magnitudes of features with values far larger, see :func:`usual_sizes`.
+    n_values : ndarray of shape (n_features,)
+        About how many values of each feature are not 0; only with ``usual``.
     units : ndarray of shape (n_features,) or None
         Magnitudes by which :meth:`scale` divides features: ``largest``, or its geometric mean with
         ``usual``.
@@ -347,12 +349,13 @@ class ScoreMap:
         if self.features is not None:
             self.n_weights += self.features.n_weights
         if summary is not None:
-            self.largest, self.n_rows = summary.largest, summary.n_rows
+            self.largest, logs, self.n_rows = summary.largest, summary.logs, summary.n_rows
         else:
-            self.largest, self.n_rows = None if as_it_is else magnitudes(X.rows), X.n_rows
-        self.usual, self.units = usual_sizes(X.rows, self.largest), self.largest
+            largest, self.n_rows = None if as_it_is else magnitudes(X.rows), X.n_rows
+            self.largest, logs = largest, None if largest is None else log_medians(X.rows)
+        self.usual, self.units = usual_sizes(logs, self.largest), self.largest
         if self.usual is not None:
-            self.units = between(self.usual, self.largest)
+            self.units, self.n_values = between(self.usual, self.largest), logs[1]
         counts = None if summary is None else summary.counts
         self.n_stored = rows_of_columns(X, self.largest) if counts is None else counts
 
@@ -476,14 +479,15 @@ class ScoreMap:
     def usual_roots(self, l2: float) -> np.ndarray | None:
         """Inverse roots of second derivatives n_f · u_f² / 10 + 2 · l2 that usual values have.
 
-        u_f is the usual magnitude of column f, and n_f the number of rows that store it. 0 in
-        weights of columns without values far larger, and of transitions; None if all are 0.
+        u_f is the usual magnitude of column f, and n_f the number of its values that are not 0. 0
+        in weights of columns without values far larger, and of transitions; None if all are 0.
         """
         if self.usual is None:
             return None
         of_columns, L = np.zeros(self.n_features), self.n_labels
-        n, at = np.broadcast_to(self.n_stored, self.n_features), np.flatnonzero(self.usual < np.inf)
-        of_columns[at] = (VARIANCE * n[at] * np.square(self.usual[at]) + 2 * l2) ** -0.5
+        at = np.flatnonzero(self.usual < np.inf)
+        squares = self.n_values[at] * np.square(self.usual[at])
+        of_columns[at] = (VARIANCE * squares + 2 * l2) ** -0.5
         coef = np.repeat(of_columns[:, None], L, axis=1)
         found = ScoreMap.pack(self, Weights(coef, np.zeros((L, L)), *np.zeros((2, L))))
         if self.features is not None:

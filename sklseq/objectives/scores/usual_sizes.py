@@ -11,7 +11,7 @@ from scipy import sparse
 # A column has values that are FAR larger than usual if the largest magnitude is this many times the
 # median. (Of a million normal numbers 7 times, exponential ones 20 times.)
 FAR = 30.0
-# Rows that are examined, evenly spread.
+# Rows that are examined, evenly spread, of each part of the data in memory.
 ROWS = 1 << 9
 # p (1 - p) of labels that are not certain.
 VARIANCE = 0.1
@@ -26,32 +26,51 @@ def between(usual: np.ndarray, largest: np.ndarray) -> np.ndarray:
     return units
 
 
-def usual_sizes(rows, largest: np.ndarray | None) -> np.ndarray | None:
+def log_medians(rows, most: int = ROWS) -> np.ndarray:
+    """Of each column n · log(median) and n, of n values that are not 0, as (2, n_features).
+
+    The median is that of magnitudes in at most ``most`` rows, and n is extrapolated to all rows.
+    Sums of such arrays describe the union of their rows.
+    """
+    step = max(1, -(-rows.shape[0] // most))
+    medians, counts = (_of_sparse if sparse.issparse(rows) else _of_dense)(rows[::step])
+    return step * counts * np.stack([np.log(medians), np.ones(len(counts))])
+
+
+def usual_sizes(logs: np.ndarray | None, largest: np.ndarray | None) -> np.ndarray | None:
     """Median magnitude of the values of columns that are not 0, infinite if no value is far larger.
 
-    None if no column has such values. ``largest``: largest magnitudes, or None if all are alike.
+    None if no column has such values.
+
+    Parameters
+    ----------
+    logs : ndarray of shape (2, n_features) or None
+        See :func:`log_medians`; of several parts of the data, the geometric mean of their medians.
+    largest : ndarray of shape (n_features,) or None
+        Largest magnitudes; None if all are alike.
     """
-    if largest is None or rows.shape[0] == 0:
+    if logs is None or largest is None:
         return None
-    some = rows[:: 1 + rows.shape[0] // ROWS]
-    medians = _of_sparse(some) if sparse.issparse(rows) else _of_dense(some)
-    medians[largest <= FAR * medians] = np.inf
-    return medians if (medians < np.inf).any() else None
+    total, n = logs
+    usual = np.exp(total / np.maximum(n, 1))
+    usual[(n == 0) | (largest <= FAR * usual)] = np.inf
+    return usual if (usual < np.inf).any() else None
 
 
-def _of_dense(rows: np.ndarray) -> np.ndarray:
-    # Of each column; infinite without values.
+def _of_dense(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    # Medians of columns, 1 without values, and numbers of values.
     values = np.sort(np.abs(rows.T, dtype=np.float64))
-    n_zeros, n = np.count_nonzero(values == 0, axis=1), len(rows)
-    middle = (n + n_zeros) // 2
-    return np.where(n_zeros < n, values[np.arange(len(values)), np.minimum(middle, n - 1)], np.inf)
+    counts, n = np.count_nonzero(values, axis=1), len(rows)
+    medians, used = np.ones(len(values)), np.flatnonzero(counts)
+    medians[used] = values[used, (n - counts[used] + n) // 2]
+    return medians, counts
 
 
-def _of_sparse(rows) -> np.ndarray:
+def _of_sparse(rows) -> tuple[np.ndarray, np.ndarray]:
     # The same.
     values = np.abs(rows.data, dtype=np.float64)
     column, values = rows.indices[values > 0], values[values > 0]
-    counts, medians = np.bincount(column, minlength=rows.shape[1]), np.full(rows.shape[1], np.inf)
-    middle = np.cumsum(counts) - counts + counts // 2
-    medians[counts > 0] = values[np.lexsort((values, column))][middle[counts > 0]]
-    return medians
+    counts, medians = np.bincount(column, minlength=rows.shape[1]), np.ones(rows.shape[1])
+    used, middle = np.flatnonzero(counts), np.cumsum(counts) - counts + counts // 2
+    medians[used] = values[np.lexsort((values, column))][middle[used]]
+    return medians, counts
