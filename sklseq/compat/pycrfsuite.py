@@ -105,6 +105,9 @@ class ItemSequence:
     def __len__(self) -> int:
         return len(self.xseq)
 
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.xseq)
+
     def items(self) -> list[dict[str, float]]:
         """The attributes of each item, with their weights.
 

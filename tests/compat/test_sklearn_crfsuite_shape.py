@@ -9,6 +9,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 
 from sklseq import CRFTagger, write_crfsuite_model
+from sklseq.compat.pycrfsuite import ItemSequence
 from sklseq.compat.sklearn_crfsuite import CRF
 from tests.estimators.test_crfsuite_model import make
 
@@ -50,6 +51,28 @@ def test_tagger(crf):
     labels = tagger.tag(X[0])
     assert labels == crf.predict_single(X[0])
     assert tagger.marginal(labels[0], 0) == crf.predict_marginals_single(X[0])[0][labels[0]]
+
+
+def test_the_tagger_keeps_the_sequence_that_is_set(crf):
+    for x, labels, rows in zip(X, crf.predict(X), crf.predict_marginals(X)):
+        crf.tagger_.set(x)
+        assert crf.tagger_.tag() == labels
+        assert crf.tagger_.marginal(labels[-1], len(x) - 1) == rows[-1][labels[-1]]
+        assert 0 < crf.tagger_.probability(labels) <= 1
+    again = pickle.loads(pickle.dumps(crf))
+    assert again.tagger_.tag() == []
+    again.fit(X[:3], y[:3])
+    assert again.tagger_.tag(X[0]) == again.predict_single(X[0])
+    assert again.tagger_.labels() == again.classes_
+
+
+def test_sequences_of_items_that_were_checked(crf):
+    checked = [ItemSequence(x) for x in X]
+    assert crf.predict(checked) == crf.predict(X)
+    assert crf.predict_single(checked[0]) == crf.predict_single(X[0])
+    assert crf.predict_marginals(checked) == crf.predict_marginals(X)
+    assert crf.score(checked, y) == crf.score(X, y)
+    assert clone(crf).fit(checked, y).predict(X) == crf.predict(X)
 
 
 def test_scikit_learn(crf):

@@ -26,6 +26,8 @@ _NOT_OFFERED = {
     "model_filename": "write crf.model_ with sklseq.write_crfsuite_model",
     "trainer_cls": "use verbose=True to see the training",
 }
+# What is made of the model when first used, and is neither pickled nor kept by another fit.
+_LOADED = ("_decoder", "_tagger")
 
 
 class CRF(BaseEstimator):
@@ -170,7 +172,8 @@ trainer_cls : default=None
             max_iter=100_000 if self.max_iterations is None else self.max_iterations,
             verbose=int(self.verbose),
         ).fit([list(x) for x in X], [list(labels) for labels in y])
-        self.__dict__.pop("_decoder", None)
+        for name in _LOADED:
+            self.__dict__.pop(name, None)
         self.model_ = model
         return self
 
@@ -179,8 +182,12 @@ trainer_cls : default=None
         check_is_fitted(self, "model_")
         return Decoder(describe(self.model_))
 
+    @cached_property
+    def _tagger(self) -> Tagger:
+        return Tagger.of(self._decoder)
+
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in super().__getstate__().items() if k != "_decoder"}
+        return {k: v for k, v in super().__getstate__().items() if k not in _LOADED}
 
     def predict(self, X: Iterable[Iterable[Any]]) -> list[list[str]]:
         """The best labels of each sequence.
@@ -259,8 +266,8 @@ trainer_cls : default=None
 
     @property
     def tagger_(self) -> Tagger:
-        """Tagger of the model with the interface of python-crfsuite."""
-        return Tagger.of(self._decoder)
+        """Tagger of the model with the interface of python-crfsuite; it keeps the sequence set."""
+        return self._tagger
 
     @property
     def classes_(self) -> list[str]:
