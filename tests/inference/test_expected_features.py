@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from sklseq.inference import entropy, expected_features, forward_backward
+from sklseq.inference import RowTransitions, entropy, expected_features, forward_backward
 from tests.oracles import enumerate_chain
 from tests.reference import expectation_semiring
 
@@ -52,6 +52,25 @@ def test_enumeration(seed, scale):
     published = expectation_semiring(emission, transition, **features, **ends)
     np.testing.assert_allclose(published[0], log_z, rtol=1e-12)
     np.testing.assert_allclose(published[1], mean, **TIGHT)
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 300.0, 3e3])
+@pytest.mark.parametrize("seed", range(12))
+def test_products_equal_the_log_domain(seed, scale):
+    # Rows with an entry are computed in the log domain; the entries here equal the shared scores.
+    rng = np.random.default_rng(seed)
+    T, L = int(rng.integers(2, 40)), int(rng.integers(2, 20))
+    emission, transition = scale * rng.normal(size=(T, L)), scale * rng.normal(size=(L, L))
+    transition[rng.random((L, L)) < rng.choice([0, 0.5])] = -np.inf
+    transition[np.arange(L), rng.permutation(L)] = 0
+    i, j = rng.integers(0, L, size=(2, T))
+    in_logs = RowTransitions(transition, np.arange(T + 1), i, j, transition[i, j])
+    given = {**random_features(rng, T, L), "start": scale * rng.normal(size=L), "order": 2}
+    found = expected_features(emission, transition, **given)
+    for value, expected in zip(found, expected_features(emission, in_logs, **given)):
+        np.testing.assert_allclose(value, expected, **TIGHT)
+    H = entropy(emission, transition, start=given["start"])
+    np.testing.assert_array_equal(H, found.entropy)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e3])

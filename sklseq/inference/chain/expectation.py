@@ -146,9 +146,9 @@ def expected_features(
     row, pair = _same_number(row, pair, n, L)
     plain = PlainScores(emission.astype(np.float64), _double(chain), offsets)
     M = row.shape[1]
-    pair = _rows(pair, 0, L * L)
+    pair, factors = _rows(pair, 0, L * L), _factors(plain.score)
     answers = [
-        _expect(scores, _rows(row, a * L, b * L), pair, M, order)
+        _expect(scores, factors, _rows(row, a * L, b * L), pair, M, order)
         for scores, a, b in zip(plain, offsets[:-1], offsets[1:])
     ]
     log_z, mean, covariance, h = (list(x) for x in zip(*answers)) if answers else ([],) * 4
@@ -258,16 +258,24 @@ def _rows(features: sparse.csr_matrix, first: int, last: int) -> tuple:
     return ptr - ptr[0], features.indices[entries].astype(np.intc), features.data[entries]
 
 
-def _expect(scores: tuple, row, pair, M: int, order: int):
+def _factors(score: np.ndarray) -> tuple[np.ndarray, float]:
+    # E = exp(score - top) and -E log E, at most 1; and top, the largest score.
+    top = float(score.max())
+    top = top if top > -np.inf else 0.0
+    E = np.exp(score - top)
+    return np.stack([E, np.multiply(E, top - score, out=np.zeros_like(E), where=E > 0)]), top
+
+
+def _expect(scores: tuple, factors: tuple, row, pair, M: int, order: int):
     # (log Z, mean, covariance, entropy) of one sequence. `scores`: an item of PlainScores.
     psi, score, rows = scores
     T, L = psi.shape
     square = (M, M) if order == 2 else (0, 0)
     if T == 0:
         return 0.0, np.zeros(M), np.zeros(square), 0.0
-    h, work = np.zeros((2, L, M)), np.zeros((6, max(L, M)))
+    h, work = np.zeros((2, L, M)), np.zeros((9, max(L, M)))
     C = np.zeros((2, L, *square) if order == 2 else (0, 0, 0, 0))
-    log_z = _expectation.expectation_sequence(psi, score, *row, *pair, h, C, work, rows)
+    log_z = _expectation.expectation_sequence(psi, score, *factors, *row, *pair, h, C, work, rows)
     h, p = h[T % 2], np.exp(work[0, :L])
     mean, H = p @ h, _entropy(work[0, :L], work[1, :L])
     if order == 1:
@@ -373,10 +381,10 @@ class _Blocks:
 
     def _run(self, psi, score, row, pair, rows) -> None:
         (T, L), M = psi.shape, row.shape[1]
-        h, work = np.zeros((2, L, M)), np.zeros((6, max(L, M)))
+        h, work = np.zeros((2, L, M)), np.zeros((9, max(L, M)))
         given = *_rows(row, 0, T * L), *_rows(pair, 0, L * L)
         log_z = _expectation.expectation_sequence(
-            psi, score, *given, h, np.zeros((0, 0, 0, 0)), work, rows
+            psi, score, *_factors(score), *given, h, np.zeros((0, 0, 0, 0)), work, rows
         )
         self.log_z += log_z
         check_paths(np.array([self.log_z]))

@@ -38,6 +38,8 @@ from sklseq.inference.kernels._row_matrices cimport (
 SMALLEST_LOG = log(least_mass(<double*> NULL))
 # Probabilities whose difference is below this count as equal.
 cdef double NOTHING = 1e-290
+# Least sum of products of probabilities that is accurate, those that underflow being 0.
+cdef double ACCURATE = 1e-200
 
 
 def filter_scaled(
@@ -324,73 +326,106 @@ cdef inline void add_row(
         out[x.index[a]] += times * x.data[a]
 
 
-cdef double add_means(
-    const double* log_k, const double* H, const double* h, const Entries* pairs, Py_ssize_t j,
-    Py_ssize_t L, Py_ssize_t M, double* mean
+cdef void predict(
+    const double* before, const double* H, const double* E, const double* D, Py_ssize_t L,
+    double* p, double* pred, double* acc
 ) noexcept nogil:
-    # mean += sum_i K(j, i) (h(i) + f(i, j)); returns sum_i K(j, i) (H(i) - log K(j, i)).
-    cdef Py_ssize_t i, m
-    cdef double k, entropy = 0
+    # p(i) = exp(before(i)), pred(j) = sum_i p(i) E(i, j), and, as -log E = D / E,
+    # acc(j) = sum_i p(i) E(i, j) (H(i) - log p(i) - log E(i, j)), all of whose terms are >= 0.
+    cdef Py_ssize_t i, j
+    cdef double x, q
+    memset(pred, 0, L * sizeof(double))
+    memset(acc, 0, L * sizeof(double))
     for i in range(L):
-        k = exp(log_k[i])
-        if k == 0:
+        p[i] = x = exp(before[i])
+        if x == 0:
             continue
-        entropy += k * (H[i] - log_k[i])
-        for m in range(M):
-            mean[m] += k * h[i * M + m]
-        add_row(pairs, i * L + j, k, mean)
+        q = x * (H[i] - before[i])
+        for j in range(L):
+            pred[j] += x * E[i * L + j]
+            acc[j] += q * E[i * L + j] + x * D[i * L + j]
+
+
+cdef double entropy_of_kernel(double* k, const double* H, Py_ssize_t L) noexcept nogil:
+    # Turn log K(j, i) into K(j, i); returns sum_i K(j, i) (H(i) - log K(j, i)).
+    cdef Py_ssize_t i
+    cdef double log_k, entropy = 0
+    for i in range(L):
+        log_k = k[i]
+        k[i] = exp(log_k)
+        if k[i] > 0:
+            entropy += k[i] * (H[i] - log_k)
     return entropy
 
 
+cdef void add_means(
+    const double* k, const double* h, const Entries* pairs, Py_ssize_t j,
+    Py_ssize_t L, Py_ssize_t M, double* mean
+) noexcept nogil:
+    # mean += sum_i K(j, i) (h(i) + f(i, j))
+    cdef Py_ssize_t i, m
+    for i in range(L):
+        if k[i] == 0:
+            continue
+        for m in range(M):
+            mean[m] += k[i] * h[i * M + m]
+        add_row(pairs, i * L + j, k[i], mean)
+
+
 cdef void add_covariances(
-    const double* log_k, const double* h, const double* C, const Entries* pairs,
+    const double* k, const double* h, const double* C, const Entries* pairs,
     const double* mean, double* d, Py_ssize_t j, Py_ssize_t L, Py_ssize_t M, double* out
 ) noexcept nogil:
     # out += sum_i K(j, i) (C(i) + d d'),  d = h(i) + f(i, j) - mean.
     cdef Py_ssize_t i, m, n
-    cdef double k
     for i in range(L):
-        k = exp(log_k[i])
-        if k == 0:
+        if k[i] == 0:
             continue
         for m in range(M):
             d[m] = h[i * M + m] - mean[m]
         add_row(pairs, i * L + j, 1, d)
         for m in range(M):
             for n in range(M):
-                out[m * M + n] += k * (C[(i * M + m) * M + n] + d[m] * d[n])
+                out[m * M + n] += k[i] * (C[(i * M + m) * M + n] + d[m] * d[n])
 
 
 def expectation_sequence(
     const double[:, ::1] psi,        # (T, L)
     const double[:, ::1] score,      # (L, L)
+    const double[:, :, ::1] factors,  # (2, L, L)      E = exp(score - top), D = -E log E
+    double top,
     const long long[::1] row_ptr,    # (T * L + 1,)    features of label j at row t: CSR row t L + j
     const int[::1] row_index, const double[::1] row_data,
     const long long[::1] pair_ptr,   # (L * L + 1,)    features of i -> j: CSR row i L + j
     const int[::1] pair_index, const double[::1] pair_data,
     double[:, :, ::1] h,             # (2, L, M)       OUT [T % 2]
     double[:, :, :, ::1] C,          # (2, L, M, M)    OUT [T % 2]: covariances; or (0, 0, 0, 0)
-    double[:, ::1] work,             # (6, max(L, M))
+    double[:, ::1] work,             # (9, max(L, M))
     rows,                            # `row_scores` of the sequence
 ):
     """h_t(j), and C_t(j) = Cov(features of rows up to t | y_t = j), in one pass.
 
     C_t(j) = sum_i K_t(j, i) (C_{t-1}(i) + d d'),  d = h_{t-1}(i) + f(i, j) + f_t(j) - h_t(j).
     The entropy is that of the path up to t given y_t = j:
-    H_t(j) = sum_i K_t(j, i) (H_{t-1}(i) - log K_t(j, i)).
+    H_t(j) = sum_i K_t(j, i) (H_{t-1}(i) - log K_t(j, i)) = acc(j) / pred(j) + log pred(j).
+    Products that underflow change no sum of at least `ACCURATE`; others are computed in logs.
     Returns log Z; rows 0 and 1 of ``work`` hold log p(y_T) and H_T.
     """
-    cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1], M = h.shape[2], t, j, old, new
+    cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1], M = h.shape[2], t, i, j, old, new
     cdef Entries of_rows = entries_of(row_ptr, row_index, row_data)
     cdef Entries pairs = entries_of(pair_ptr, pair_index, pair_data)
-    cdef bint means = L * M > 0, second = C.shape[2] > 0
+    cdef bint means = L * M > 0, second = C.shape[2] > 0, shared
     cdef double log_z = 0, c
     cdef double* before = &work[0, 0]
     cdef double* H = &work[1, 0]
     cdef double* after = &work[2, 0]
     cdef double* H_after = &work[3, 0]
-    cdef double* log_k = &work[4, 0]
+    cdef double* k = &work[4, 0]
     cdef double* d = &work[5, 0]
+    cdef double* p = &work[6, 0]
+    cdef double* pred = &work[7, 0]
+    cdef double* acc = &work[8, 0]
+    cdef const double* E = &factors[0, 0, 0]
     cdef double* mean = NULL         # h_t(j)
     cdef const double* h_before = NULL
     cdef RowMatrices matrices = row_matrices(rows, score, False)
@@ -405,20 +440,31 @@ def expectation_sequence(
                 h_before = &h[old, 0, 0]
             if second:
                 C[new] = 0
+            shared = t > 0 and not has_entries(&matrices, t)
+            if shared:
+                predict(before, H, E, &factors[1, 0, 0], L, p, pred, acc)
             for j in range(L):
                 H_after[j], after[j] = 0, psi[t, j]
                 if means:
                     mean = &h[new, j, 0]
-                if t > 0:
-                    after[j] += log_kernel(before, matrix, L, j, log_k, L)
+                if shared and pred[j] >= ACCURATE:
+                    c = log(pred[j])
+                    after[j] += top + c
+                    H_after[j] = acc[j] / pred[j] + c
+                    if means:
+                        for i in range(L):
+                            k[i] = p[i] * E[i * L + j] / pred[j]
+                elif t > 0:
+                    after[j] += log_kernel(before, matrix, L, j, k, L)
                     if after[j] == -INFINITY:
                         continue
-                    H_after[j] = add_means(log_k, H, h_before, &pairs, j, L, M, mean)
-                    if second:
-                        add_covariances(
-                            log_k, h_before, &C[old, 0, 0, 0], &pairs, mean, d, j, L, M,
-                            &C[new, j, 0, 0]
-                        )
+                    H_after[j] = entropy_of_kernel(k, H, L)
+                if t > 0 and means:
+                    add_means(k, h_before, &pairs, j, L, M, mean)
+                if t > 0 and second:
+                    add_covariances(
+                        k, h_before, &C[old, 0, 0, 0], &pairs, mean, d, j, L, M, &C[new, j, 0, 0]
+                    )
                 add_row(&of_rows, t * L + j, 1, mean)
             c = log_normalise(after, L)
             log_z += c
