@@ -134,7 +134,9 @@ def read_columns(table: Any, names: list) -> list:
     for name in names:
         if known.count(name) != 1:
             problem = f"{known.count(name)} columns" if name in known else "no column"
-            raise ValueError(f"The table has {problem} {name!r}; it has {known}.")
+            indexed = name in getattr(getattr(table, "index", None), "names", ())
+            hint = f", and {name!r} in its index: call reset_index() first" if indexed else ""
+            raise ValueError(f"The table has {problem} {name!r}; it has {known}{hint}.")
     columns = [table[name] for name in names]
     for name, column in zip(names, columns):
         no_list = isinstance(column, str | bytes | Mapping | Set) or not hasattr(column, "__len__")

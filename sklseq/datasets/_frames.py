@@ -100,6 +100,9 @@ def from_frame(
     names, groups = _names(frame, group, y, columns)
     read = [*groups, *names, *([] if y is None else [y])]
     found = read_columns(frame, read)
+    if not names:
+        known = table_columns(frame)
+        raise ValueError(f"The table has no columns for X beside group and y; it has {known}.")
     _check_dimensions(dict(zip(read, found)))
     try:
         offsets = _offsets(found[: len(groups)], groups)
@@ -117,7 +120,7 @@ def from_frame(
 
 
 def _names(frame: Any, group: Any, y: Any, columns: Any) -> tuple[list, list]:
-    """The columns of X and those of the group; there is at least one of each."""
+    """The columns of X and those of the group, of which there is at least one."""
     # A LazyFrame has columns and no length.
     if not isinstance(frame, Mapping) and not (hasattr(frame, "__len__") and is_table(frame)):
         raise TypeError(
@@ -141,8 +144,6 @@ def _names(frame: Any, group: Any, y: Any, columns: Any) -> tuple[list, list]:
     if given is not None:
         return given, groups
     names = [name for name in known if name not in {*groups, y}]
-    if not names:
-        raise ValueError(f"The table has no columns for X beside group and y; it has {known}.")
     return names, groups
 
 

@@ -93,4 +93,5 @@ def _tags(names: list[str]) -> dict[str, BaseEstimator]:
 
 
 def _joined(parts: dict[str, BaseEstimator]) -> FeatureUnion:
-    return FeatureUnion(list(parts.items()), verbose_feature_names_out=False)
+    union = FeatureUnion(list(parts.items()), verbose_feature_names_out=False)
+    return union.set_output(transform="default")  # also if tables are configured: Sequences

@@ -337,6 +337,17 @@ TWICE = {"data": [[1, "a", "b"], [1, "c", "d"]], "columns": ["s", "w", "w"]}
 PAIR = {"s": [1, 1], "w": ["a", "b"]}
 
 
+@pytest.mark.parametrize("role", ["group", "y", "columns"])
+@pytest.mark.parametrize("index", [["s"], ["s", "w", "n"], ["n", "s"]])
+def test_columns_in_the_index_are_to_be_reset(role, index):
+    frame = pandas_frame({"s": [1, 1, 2], "w": ["a", "b", "c"], "n": [1, 2, 3], "v": ["x"] * 3})
+    given = {"group": "v", role: ["s"] if role == "columns" else "s"}
+    with pytest.raises(ValueError, match=r"has no column 's'.* 's' in its index: call reset_index"):
+        from_frame(frame.set_index(index), **given)
+    X, _ = from_frame(frame.set_index(index).reset_index(), **given)
+    assert np.diff(X.offsets).tolist() == ([2, 1] if role == "group" else [3])
+
+
 @pytest.mark.parametrize(
     ("frame", "arguments", "message"),
     [

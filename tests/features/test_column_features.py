@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from sklearn import clone, config_context
 from sklearn.pipeline import FeatureUnion, make_pipeline
 
 from sklseq import CRFTagger, runtime
@@ -47,6 +48,21 @@ def test_each_token_has_its_own_attributes_once_and_a_window_of_those_without_af
                 there = []
             near = {n for n in there if not re.match("w.(word|prefix|suffix[12])", n)}
             assert {n for n in names if n.startswith(f"{d:+d}:")} == {f"{d:+d}:{n}" for n in near}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("given", [{}, {"symbols": True}, {"segments": True}], ids=str)
+def test_rows_are_no_tables_where_these_are_configured(library, given):
+    pytest.importorskip(library)
+    extractor = column_features(["w", "pos"], **given)
+    expected = extractor.fit_transform(X)
+    with config_context(transform_output=library):
+        for same in (column_features(["w", "pos"], **given), clone(extractor)):
+            found = same.fit_transform(X)
+            assert type(found) is type(expected)
+            assert list(same.get_feature_names_out()) == list(extractor.get_feature_names_out())
+            if not given:
+                assert (found.rows != expected.rows).nnz == 0
 
 
 def test_templates_are_pairs_of_words_and_the_default_ones_of_other_columns():
