@@ -186,6 +186,8 @@ class LatencyAccuracyDisplay:
     def plot(self, ax: Axes | None = None) -> LatencyAccuracyDisplay:
         """Disagreement with Viterbi against mean latency, one curve per strategy (Figure 5).
 
+        The axis of disagreement is linear from 0 to that of one label, and logarithmic above.
+
         Parameters
         ----------
         ax : matplotlib Axes, optional
@@ -202,9 +204,10 @@ class LatencyAccuracyDisplay:
             if curve.strategy == "closure":
                 ax.axvline(curve.latency[0], color=color, linestyle=":", label=label)
                 continue
-            seen = errors > 0  # a logarithmic axis has no 0
-            ax.plot(curve.latency[seen], errors[seen], marker=marker, color=color, label=label)
-        ax.set_yscale("log")
+            ax.plot(curve.latency, errors, marker=marker, color=color, label=label)
+        one = 100 / max(1, *(report.n_rows for curve in self.curves for report in curve.reports))
+        ax.set_yscale("symlog", linthresh=one)  # linear from 0 to one label
+        ax.set_ylim(bottom=0, top=max(one, ax.get_ylim()[1]))
         ax.set(xlabel="mean latency (tokens)", ylabel="disagreement with Viterbi (%)")
         ax.grid(color="0.9", which="both", linewidth=0.6)
         ax.spines[["top", "right"]].set_visible(False)

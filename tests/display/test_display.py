@@ -16,9 +16,11 @@ from sklseq.display import (
     LatencyAccuracyDisplay,
     LossCurveDisplay,
     MarginalsDisplay,
+    TradeOff,
     TransitionsDisplay,
 )
 from sklseq.features import TemplateFeatures, TokenFeatures
+from sklseq.online import LatencyReport
 
 plt = pytest.importorskip("matplotlib.pyplot")
 
@@ -74,10 +76,29 @@ def test_plot_shows_the_curves(data, model):
     lines = {line.get_label(): line for line in ax.get_lines()}
     assert len(lines) == len(SWEEPS)
     step = next(curve for curve in display.curves if curve.strategy == "step")
-    seen = step.disagreement > 0
-    assert_array_equal(lines["online step"].get_xdata(), step.latency[seen])
-    assert_array_equal(lines["online step"].get_ydata(), 100 * step.disagreement[seen])
-    assert ax.get_yscale() == "log"
+    assert_array_equal(lines["online step"].get_xdata(), step.latency)
+    assert_array_equal(lines["online step"].get_ydata(), 100 * step.disagreement)
+    assert ax.get_yscale() == "symlog"
+
+
+@pytest.mark.parametrize("wrong", [[0], [0, 0, 0], [3, 0, 1, 0], [0, 1], [50, 100]], ids=str)
+def test_each_point_is_drawn_also_that_of_no_disagreement(wrong):
+    reports = [
+        LatencyReport(100, float(k), {}, np.array([100 - k, k]), 0.0, n / 100)
+        for k, n in enumerate(wrong)
+    ]
+    curves = [TradeOff(name, tuple(wrong), reports) for name in ("chunk", "lag", "step", "window")]
+    _, ax = plt.subplots()
+    LatencyAccuracyDisplay(curves, curves[2]).plot(ax)
+    bottom, top = ax.get_ylim()
+    for line in ax.get_lines():
+        assert_array_equal(line.get_xdata(), np.arange(len(wrong)))
+        # rtol: the last digits of a percentage.
+        assert_allclose(line.get_ydata(), wrong, rtol=1e-12)
+        assert bottom <= min(wrong)
+        assert max(wrong) <= top
+    below, above = ax.transData.transform([[0, 0], [0, 1]])[:, 1]
+    assert above > below + 1
 
 
 def test_plot_look_ahead_shows_the_histogram(data, model):
