@@ -105,6 +105,8 @@ def test_wrong_calls(crf):
 def test_other_parameters(crf):
     same = CRF(c2=0.1, period=3, epsilon=1e-9, linesearch="MoreThuente", calibration_eta=0.1)
     assert same.fit(X, y).predict(X) == CRF(None, c2=0.1).fit(X, y).predict(X)
+    for none in (0, 0.0):  # the default of CRFsuite
+        assert CRF(c2=0.1, min_freq=none).fit(X, y).predict(X) == CRF(c2=0.1).fit(X, y).predict(X)
     with pytest.raises(ValueError, match="min_freq=3 is not offered; leave it None, and count"):
         CRF(min_freq=3).fit(X, y)
     with pytest.raises(ValueError, match="pa_type=1 is not offered"):

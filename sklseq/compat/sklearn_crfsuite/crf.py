@@ -50,7 +50,8 @@ keep_tempfiles : default=None
         Settings of CRFsuite's solvers, accepted without effect.
     min_freq, pa_type, c, error_sensitive, averaging, variance, gamma, model_filename, \
 trainer_cls : default=None
-        Not supported: ``fit`` raises for values other than None.
+        Not supported: ``fit`` raises for values other than None, except ``min_freq=0``, which is
+        the default of CRFsuite.
 
     Attributes
     ----------
@@ -158,10 +159,9 @@ trainer_cls : default=None
                 "perceptrons see sklseq.HMSVMTagger."
             )
         for name, instead in _NOT_OFFERED.items():
-            if getattr(self, name) is not None:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} is not offered; leave it None, and {instead}."
-                )
+            value = getattr(self, name)
+            if value is not None and (name, value) != ("min_freq", 0):
+                raise ValueError(f"{name}={value!r} is not offered; leave it None, and {instead}.")
         if (X_dev is None) != (y_dev is None):
             raise ValueError("X_dev and y_dev must be given together; pass both or neither.")
         model = crf_tagger(
