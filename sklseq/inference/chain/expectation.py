@@ -275,7 +275,7 @@ def _expect(scores: tuple, factors: tuple, row, pair, M: int, order: int):
         return 0.0, np.zeros(M), np.zeros(square), 0.0
     h, work = np.zeros((2, L, M)), np.zeros((9, max(L, M)))
     C = np.zeros((2, L, *square) if order == 2 else (0, 0, 0, 0))
-    log_z = _expectation.expectation_sequence(psi, score, *factors, *row, *pair, h, C, work, rows)
+    log_z = _expectation.expectation_sequence(psi, score, *factors, row, pair, h, C, work, rows)
     h, p = h[T % 2], np.exp(work[0, :L])
     mean, H = p @ h, _entropy(work[0, :L], work[1, :L])
     if order == 1:
@@ -382,7 +382,7 @@ class _Blocks:
     def _run(self, psi, score, row, pair, rows) -> None:
         (T, L), M = psi.shape, row.shape[1]
         h, work = np.zeros((2, L, M)), np.zeros((9, max(L, M)))
-        given = *_rows(row, 0, T * L), *_rows(pair, 0, L * L)
+        given = _rows(row, 0, T * L), _rows(pair, 0, L * L)
         log_z = _expectation.expectation_sequence(
             psi, score, *_factors(score), *given, h, np.zeros((0, 0, 0, 0)), work, rows
         )

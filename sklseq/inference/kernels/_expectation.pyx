@@ -25,7 +25,7 @@ Scaled arithmetic is proven exact as in `_chain.pyx`: K_t is as good as alpha, a
 alpha is checked, or E is mixing. What is marked goes through `filter_log` and `backward_log`.
 """
 
-from libc.math cimport INFINITY, exp, log
+from libc.math cimport INFINITY, exp, fabs, log
 from libc.string cimport memset
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
@@ -40,6 +40,10 @@ SMALLEST_LOG = log(least_mass(<double*> NULL))
 cdef double NOTHING = 1e-290
 # Least sum of products of probabilities that is accurate, those that underflow being 0.
 cdef double ACCURATE = 1e-200
+# Least number of labels for which sums of products take less time than logs (2: 1.3 times as long).
+cdef Py_ssize_t MANY = 4
+# Least ratio of an entropy to the logarithm that is added to it; below, digits cancel.
+cdef double CANCELS = 1e-3
 
 
 def filter_scaled(
@@ -308,9 +312,11 @@ cdef struct Entries:                 # entries start[r] to start[r + 1] - 1 are 
     const double* data
 
 
-cdef inline Entries entries_of(
-    const long long[::1] start, const int[::1] index, const double[::1] data
-) noexcept:
+cdef Entries entries_of(tuple arrays):
+    # (indptr, indices, data) of a CSR matrix, which the caller keeps.
+    cdef const long long[::1] start = arrays[0]
+    cdef const int[::1] index = arrays[1]
+    cdef const double[::1] data = arrays[2]
     cdef Entries x
     x.start, x.index, x.data = &start[0], NULL, NULL
     if index.shape[0]:
@@ -392,12 +398,10 @@ cdef void add_covariances(
 def expectation_sequence(
     const double[:, ::1] psi,        # (T, L)
     const double[:, ::1] score,      # (L, L)
-    const double[:, :, ::1] factors,  # (2, L, L)      E = exp(score - top), D = -E log E
+    const double[:, :, ::1] factors,  # (2, L, L)     E = exp(score - top), D = -E log E
     double top,
-    const long long[::1] row_ptr,    # (T * L + 1,)    features of label j at row t: CSR row t L + j
-    const int[::1] row_index, const double[::1] row_data,
-    const long long[::1] pair_ptr,   # (L * L + 1,)    features of i -> j: CSR row i L + j
-    const int[::1] pair_index, const double[::1] pair_data,
+    tuple row,                       # CSR, row t L + j: features of label j at row t
+    tuple pair,                      # CSR, row i L + j: features of i -> j
     double[:, :, ::1] h,             # (2, L, M)       OUT [T % 2]
     double[:, :, :, ::1] C,          # (2, L, M, M)    OUT [T % 2]: covariances; or (0, 0, 0, 0)
     double[:, ::1] work,             # (9, max(L, M))
@@ -408,14 +412,14 @@ def expectation_sequence(
     C_t(j) = sum_i K_t(j, i) (C_{t-1}(i) + d d'),  d = h_{t-1}(i) + f(i, j) + f_t(j) - h_t(j).
     The entropy is that of the path up to t given y_t = j:
     H_t(j) = sum_i K_t(j, i) (H_{t-1}(i) - log K_t(j, i)) = acc(j) / pred(j) + log pred(j).
-    Products that underflow change no sum of at least `ACCURATE`; others are computed in logs.
+    Products that underflow change no sum of at least `ACCURATE`; other sums, and entropies near 0,
+    are computed in logs.
     Returns log Z; rows 0 and 1 of ``work`` hold log p(y_T) and H_T.
     """
     cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1], M = h.shape[2], t, i, j, old, new
-    cdef Entries of_rows = entries_of(row_ptr, row_index, row_data)
-    cdef Entries pairs = entries_of(pair_ptr, pair_index, pair_data)
+    cdef Entries of_rows = entries_of(row), pairs = entries_of(pair)
     cdef bint means = L * M > 0, second = C.shape[2] > 0, shared
-    cdef double log_z = 0, c
+    cdef double log_z = 0, c = 0
     cdef double* before = &work[0, 0]
     cdef double* H = &work[1, 0]
     cdef double* after = &work[2, 0]
@@ -440,7 +444,7 @@ def expectation_sequence(
                 h_before = &h[old, 0, 0]
             if second:
                 C[new] = 0
-            shared = t > 0 and not has_entries(&matrices, t)
+            shared = L >= MANY and t > 0 and not has_entries(&matrices, t)
             if shared:
                 predict(before, H, E, &factors[1, 0, 0], L, p, pred, acc)
             for j in range(L):
@@ -449,8 +453,9 @@ def expectation_sequence(
                     mean = &h[new, j, 0]
                 if shared and pred[j] >= ACCURATE:
                     c = log(pred[j])
-                    after[j] += top + c
                     H_after[j] = acc[j] / pred[j] + c
+                if H_after[j] > CANCELS * fabs(c):
+                    after[j] += top + c
                     if means:
                         for i in range(L):
                             k[i] = p[i] * E[i * L + j] / pred[j]
