@@ -279,6 +279,15 @@ def test_the_gap_stays_a_bound_where_rounding_ends_training(tol, C, slack):
     assert (tagger.loss_curve_[:, 3] > 0).all()
 
 
+@pytest.mark.parametrize(
+    ("n", "slack", "solver"), [(20, "l1", "bcfw"), (21, "l1", "smoothing"), (20, "l2", "smoothing")]
+)
+def test_auto_keeps_bcfw_for_long_text_that_it_divides(n, slack, solver):
+    rows, y = [sparse.csr_matrix((1000, 1001))] * n, [np.arange(1000) % 3] * n  # Σ T² = n · 1e6
+    source = RowSource.read(rows, y, None)
+    assert MarginProblem(HMSVMTagger(slack=slack), source).solver == solver
+
+
 def test_the_solver_that_auto_takes_is_an_attribute():
     X, y = problem(5, lengths=[220, 210])
     assert HMSVMTagger().fit(X, y).solver_ == "smoothing"

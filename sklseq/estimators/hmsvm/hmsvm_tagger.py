@@ -156,7 +156,8 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         (with kernels, n_rows² · L an iteration, and twice the memory of the Gram matrix); needs
         a finite ``C``, a loss that adds up over rows, and ``transition_scale`` above 0.
         "auto" is "smoothing" where it can be and the sequence of a row has 200 rows on average
-        (1,000 if rows are sparse, of more than 1,000 columns, and the kernel is linear), or the
+        (1,000 if rows are sparse, of more than 1,000 columns, and the kernel is linear, and then
+        only if slacks are squared or the squared lengths sum to more than 2e7), or the
         kernel is linear and there are at least 1,000 rows of columns that, times labels, are at
         most 40 (400 if rows are sparse), or ``C`` (at most 1 for more than 1,000 columns) times
         the largest mean square of a column is at least 100, as of columns that were not scaled;

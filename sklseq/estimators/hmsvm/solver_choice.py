@@ -7,11 +7,12 @@ from scipy import sparse
 
 from sklseq.data.sequences import Sequences, made_of_ones
 from sklseq.estimators.kernel_functions import fits
-from sklseq.objectives.margin.hinge import StructuredHinge
+from sklseq.objectives.margin.hinge import MOST_CELLS, StructuredHinge
 
 # Length of sequences, on average over rows, from which "auto" is "smoothing": an update of "bcfw"
 # changes the weight of one labeling of a whole sequence, and long sequences need many updates. With
-# sparse rows of more columns than MANY, L-BFGS needs ten times as many iterations.
+# sparse rows of more columns than MANY, L-BFGS needs ten times as many iterations, and "bcfw" is
+# faster for any length where it divides sequences.
 LONG, LONG_SPARSE, MANY = 200, 1000, 1000
 # Largest number of columns times labels, of dense and of sparse rows, and smallest number of rows,
 # with which "auto" is "smoothing" for any lengths: few weights need few iterations of L-BFGS, and
@@ -38,7 +39,9 @@ def choose_solver(tagger: Any, X: Sequences, n_labels: int) -> str:
         raise ValueError(f"solver='smoothing' cannot have {reason}; use solver='bcfw'.")
     if tagger.solver != "auto":
         return tagger.solver
-    is_long = float(X.lengths @ X.lengths) >= least * X.n_rows
+    n_cells = float(X.lengths @ X.lengths)
+    is_divided = is_large and tagger.slack != "l2" and n_cells <= MOST_CELLS
+    is_long = n_cells >= least * X.n_rows and not is_divided
     if tagger.kernel != "linear" and not fits(X.n_rows, tagger.cache_size):
         return "bcfw"
     wins = is_long
