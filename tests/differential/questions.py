@@ -277,8 +277,9 @@ def _sharded(case: ChainCase, X: Sequences, y: np.ndarray, weights) -> ShardedLo
     L, cuts = case.n_labels, np.linspace(0, len(X), N_SHARDS + 1).astype(int)
     layout, counts = Sequences(X.rows[:0], [0]), np.ones(len(y), int) if X.is_sparse else None
     summary = SimpleNamespace(
-        counts=counts, largest=None, n_rows=len(y), longest=case.longest, classes=np.arange(L)
-    )
+        counts=counts, largest=None, logs=None, n_rows=len(y), longest=case.longest,
+        classes=np.arange(L),
+    )  # fmt: skip
     scores = ScoreMap(layout, L, full_support(L), _allowed(case), X.dtype, summary=summary)
 
     def load(k: int) -> LabelledRows:
