@@ -350,7 +350,7 @@ def test_usual_sizes_of_parts_are_geometric_means(form):
 
 
 @pytest.mark.parametrize("form", ["shards", "blocks"])
-@pytest.mark.parametrize("seed", [2, 12, 17, 18, 24, 25, 26, 30, 32, 41])
+@pytest.mark.parametrize("seed", [12, 17, 25, 32])
 def test_parts_have_the_scale_of_rows_in_memory(seed, form):
     X, y, parameters = heavy_tailed(seed)
     with warnings.catch_warnings():
