@@ -118,9 +118,9 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         ``name``, a dict ``{"key": 0.5}`` that of the feature ``key``. A function of three
         parameters is called as ``f(sequence, start, stop)`` for each segment, with the sequence as
         it is in X (a copy, of arrays a read-only view), so it can read all columns and neighbouring
-        tokens. For streams, it needs the
-        attribute ``receptive_field``, the numbers of tokens before ``start`` and from ``stop`` on
-        that it reads at most; it must not use ``start`` itself or the length of the sequence.
+        tokens. For streams, it needs the attribute ``receptive_field``, the numbers of tokens
+        before ``start`` and from ``stop`` on that it reads at most; it must not use ``start``
+        itself or the length of the sequence.
     max_length : int, default=8
         Longest segment with features of length, shape, lexicons or functions. It does not limit
         the segments that can be found; time and H grow with it.

@@ -87,6 +87,7 @@ def test_entropies_near_zero_keep_their_digits(seed):
     expected = float((p[1:] * (below[1:] + log_z)).sum() + p[0] * log_z)
     found = float(entropy(emission, transition)[0])
     assert found >= 0
+    # A score of size `scale` is rounded by 1e-16 of it.
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-15 * scale)
 
 

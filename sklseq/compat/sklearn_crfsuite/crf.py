@@ -27,7 +27,7 @@ _NOT_OFFERED = {
     "trainer_cls": "use verbose=True to see the training",
 }
 # What is made of the model when first used, and is neither pickled nor kept by another fit.
-_LOADED = ("_decoder", "_tagger")
+_LOADED = ("_decoder", "tagger_")
 
 
 class CRF(BaseEstimator):
@@ -182,10 +182,6 @@ trainer_cls : default=None
         check_is_fitted(self, "model_")
         return Decoder(describe(self.model_))
 
-    @cached_property
-    def _tagger(self) -> Tagger:
-        return Tagger.of(self._decoder)
-
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in super().__getstate__().items() if k not in _LOADED}
 
@@ -264,10 +260,10 @@ trainer_cls : default=None
             raise ValueError(f"X and y must be equally long; got {len(found)} and {len(truth)}.")
         return float(np.mean([a == b for a, b in zip(truth, found)]))
 
-    @property
+    @cached_property
     def tagger_(self) -> Tagger:
         """Tagger of the model with the interface of python-crfsuite; it keeps the sequence set."""
-        return self._tagger
+        return Tagger.of(self._decoder)
 
     @property
     def classes_(self) -> list[str]:

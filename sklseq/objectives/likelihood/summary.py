@@ -12,11 +12,10 @@ from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import STATE, Sequences
 from sklseq.objectives.scores.score_map import (
     Support,
-    magnitudes,
+    largest_and_logs,
     observed_support,
     support_of_codes,
 )
-from sklseq.objectives.scores.usual_sizes import log_medians
 
 
 class LabelledRows(NamedTuple):
@@ -130,7 +129,7 @@ class Summary(NamedTuple):
     largest : ndarray of shape (n_features,), or None
         Largest magnitude of each feature; None if all are near 1.
     logs : ndarray of shape (2, n_features), or None
-        Usual magnitudes of features, see :func:`log_medians`; None without ``largest``.
+        Usual magnitudes of features, see :func:`largest_and_logs`; None without ``largest``.
     counts : ndarray of shape (n_features,), or None
         Occurrences of each feature in sparse rows that are not all in memory.
     attributes : list of str, or None
@@ -175,10 +174,9 @@ class Summary(NamedTuple):
 
 
 def summarise_rows(X: Sequences, classes: np.ndarray, support: Support) -> Summary:
-    largest = magnitudes(X.rows)
     return Summary(
         classes, X.n_rows, int(X.lengths.max(initial=0)), X.shape[1], X.is_sparse,
-        X.dtype == np.float32, support, largest, None if largest is None else log_medians(X.rows),
+        X.dtype == np.float32, support, *largest_and_logs(X.rows),
     )  # fmt: skip
 
 

@@ -704,6 +704,7 @@ class StructuredHinge:
         """Weights in the user's order; without a linear kernel, ``coef`` is by rows of X."""
         a, L = self.kernel.arrays, self.n_labels
         if self.is_linear:
+            # In the layout for kernels, so that predictions need no copy.
             rows = aligned_zeros(a["W"].size, np.float64).reshape(a["W"].shape)
             rows[self.source.order] = a["W"]
             coef = rows[:, :L]

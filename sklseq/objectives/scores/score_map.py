@@ -214,6 +214,12 @@ def magnitudes(rows) -> np.ndarray | None:
     return largest_at(rows.indices, values, rows.shape[1])
 
 
+def largest_and_logs(rows) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Results of :func:`magnitudes` and :func:`log_medians`; None if all values are near 1."""
+    largest = magnitudes(rows)
+    return largest, None if largest is None else log_medians(rows)
+
+
 def extreme(rows: np.ndarray, of: Any) -> np.ndarray:
     """np.max or np.min of each column; joining rows first makes it three times as fast."""
     n = len(rows) // JOINED_ROWS * JOINED_ROWS
@@ -351,8 +357,8 @@ class ScoreMap:
         if summary is not None:
             self.largest, logs, self.n_rows = summary.largest, summary.logs, summary.n_rows
         else:
-            largest, self.n_rows = None if as_it_is else magnitudes(X.rows), X.n_rows
-            self.largest, logs = largest, None if largest is None else log_medians(X.rows)
+            self.largest, logs = (None, None) if as_it_is else largest_and_logs(X.rows)
+            self.n_rows = X.n_rows
         self.usual, self.units = usual_sizes(logs, self.largest), self.largest
         if self.usual is not None:
             self.units, self.n_values = between(self.usual, self.largest), logs[1]
