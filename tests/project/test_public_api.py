@@ -3,6 +3,7 @@
 After an intended change: ``python -m tests.project.test_public_api`` writes the list anew.
 """
 
+import functools
 import importlib
 import inspect
 import re
@@ -49,9 +50,12 @@ def members(cls):
     for name in sorted(dir(cls)):
         value = inspect.getattr_static(cls, name)
         value = getattr(value, "__func__", value)
-        if name.startswith("_") or not (callable(value) or hasattr(value, "reason")):
-            if isinstance(value, property) and not name.startswith("_"):
-                yield name
+        if name.startswith("_"):
+            continue
+        if isinstance(value, (property, functools.cached_property)):
+            yield name
+            continue
+        if not (callable(value) or hasattr(value, "reason")):
             continue
         value = getattr(cls, name) if hasattr(value, "reason") else value  # of `missing_if`
         if getattr(value, "__module__", "").startswith("sklseq") and inspect.isfunction(value):
