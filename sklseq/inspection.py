@@ -455,7 +455,7 @@ def extract(
         Fitted.
     X : list of sequences
     tokens : list of lists of str, optional
-        By default the tokens of X: its strings, or the first column of each token.
+        By default the tokens of X: its strings, or its first column.
     texts : list of str, optional
         The raw strings of the sequences. The text of a field is then cut from them, from the
         beginning of its first token to the end of its last one.

@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, SemiCRFSegmenter, ZScoreTagger
 from sklseq.data.segment_labels import labels_to_segments
+from sklseq.display import SegmentationDisplay
 from sklseq.features import SegmentFeatures, TemplateFeatures, TokenFeatures
 from sklseq.inspection import (
     explain,
@@ -31,6 +32,7 @@ from sklseq.inspection import (
     uncertain_rows,
     uncertainty,
 )
+from tests.data.test_column_sequences import KINDS
 from tests.estimators.test_semicrf import problem
 
 X = [["in", "New", "York", "now"], ["New", "Delhi"], ["now", "in", "Rome"]]
@@ -283,6 +285,25 @@ def test_tokens_of_other_forms():
         ValueError, match="Token 1 of sequence 1, 'York', does not occur in the text"
     ):
         extract(model, columns, texts=[TEXTS[0], "New Jersey", "", TEXTS[3]])
+
+
+@pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("more", [{}, {"n": 1}], ids=["one column", "two columns"])
+def test_tokens_of_tables_are_those_of_lists(make, more):
+    """Also of tables with as many columns as tokens."""
+    model = make_pipeline(TokenFeatures(columns="w"), CRFTagger(l2=0.1))
+    lists = [["Rome"], ["New", "York"], ["in", "Oslo", "now"]]
+    y = [["B-x"], ["B-x", "I-x"], ["O"] * 3]
+    X = [make({"w": x, **{name: [value] * len(x) for name, value in more.items()}}) for x in lists]
+    model.fit(X, y)
+    assert [field.text for one in extract(model, X) for field in one] == ["Rome", "New York"]
+    assert to_frame(model, X)["token"].tolist() == [word for x in lists for word in x]
+    segments = model.predict(X)
+    displays = SegmentationDisplay.from_estimator(model, X), SegmentationDisplay(X, segments)
+    assert all(display.tokens == lists for display in displays)
+    if make is not dict:
+        with pytest.raises(ValueError, match="x must be one sequence; got 3 sequences"):
+            explain(model, X)
 
 
 def probabilities(model, X, labels):

@@ -5,7 +5,7 @@ from operator import index
 from typing import Any, NamedTuple, Self
 
 from sklseq.data.sequences import Sequences
-from sklseq.data.tables import is_list, is_table, list_sequences
+from sklseq.data.tables import first_column, is_list, is_table, list_sequences
 
 
 def as_items(values: Any, name: str, n: int | None = None, of: str = "sequences") -> list:
@@ -151,13 +151,13 @@ def _lengths_of(X: Any) -> list:
         return [None] * len(X)
     if isinstance(X, Sequences):
         return X.lengths.tolist()
-    tables = [next(iter(x.values()), ()) if isinstance(x, Mapping) else x for x in X]
-    for s, x in enumerate(tables):
+    columns = [first_column(x) for x in X]
+    for s, x in enumerate(columns):
         if not hasattr(x, "shape") and not hasattr(x, "__len__"):
             raise TypeError(
                 f"Sequence {s} of X must be a list of tokens; got {x!r:.40} ({type(x).__name__})."
             )
-    return [x.shape[0] if hasattr(x, "shape") else len(x) for x in tables]
+    return [x.shape[0] if hasattr(x, "shape") else len(x) for x in columns]
 
 
 def _words_of(X: Any) -> list[list[str]] | None:
@@ -166,9 +166,8 @@ def _words_of(X: Any) -> list[list[str]] | None:
         return None
     words = []
     for x in X:
-        rows = next(iter(x.values()), ()) if isinstance(x, Mapping) else x
         words.append([])
-        for token in rows:
+        for token in first_column(x):
             if isinstance(token, Mapping):
                 token = next(iter(token.values()), None)
             elif isinstance(token, (list, tuple)) and len(token):

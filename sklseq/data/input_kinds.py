@@ -9,6 +9,7 @@ from scipy import sparse
 
 from sklseq.data.row_blocks import RowBlocks, iterates_only
 from sklseq.data.sequences import Sequences
+from sklseq.data.tables import is_table
 
 # Memory maps of at least this many bytes are always read in blocks.
 LARGE_MAP = 1 << 28
@@ -29,6 +30,8 @@ def _is_sequence(x: Any) -> bool:
     # Whether x can only be a sequence, and no row of one.
     if isinstance(x, (list, tuple)):
         return len(x) > 0 and all(isinstance(row, ROWS) for row in x)
+    if is_table(x):
+        return True
     return _is_matrix(x) and (x.shape[0] != 1 or isinstance(x, np.ndarray))
 
 

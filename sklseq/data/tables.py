@@ -128,6 +128,15 @@ def table_columns(table: Any) -> list[str]:
     return list(getattr(table, "column_names", table.columns))  # pyarrow's columns are arrays
 
 
+def first_column(sequence: Any) -> Any:
+    """The first column of a table or mapping of columns; any other sequence as it is."""
+    if not isinstance(sequence, Mapping) and not is_table(sequence):
+        return sequence
+    names = table_columns(sequence)
+    column = sequence[names[0]] if names else []
+    return column_list(column) if is_column(type(column)) else column
+
+
 def read_columns(table: Any, names: list) -> list:
     """Return the named columns; raise unless each exists once and all are equally long."""
     known = table_columns(table)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from sklseq.data.tables import first_column
 from sklseq.estimators.unwrap import last_step
 
 if TYPE_CHECKING:
@@ -47,15 +48,16 @@ def new_axes(display: Any, ax: Axes | None, size: tuple[float, float] | None = N
 
 
 def tokens_of(sequence: Any) -> list[str]:
-    """Words of a raw sequence: its strings, or the first column of its rows or mappings."""
-    if isinstance(sequence, Mapping):
-        column = next(iter(sequence.values()), [])
-        if isinstance(column, str) or not isinstance(column, Iterable):
-            raise ValueError(
-                f"X must be a list of sequences; its first item is a row, {sequence!r:.60}. Wrap "
-                "a single sequence in a list: [X]."
-            )
-        sequence = list(column)
+    """Words of a raw sequence: its strings, or its first column."""
+    column = first_column(sequence)
+    if isinstance(sequence, Mapping) and (
+        isinstance(column, str) or not isinstance(column, Iterable)
+    ):
+        raise ValueError(
+            f"X must be a list of sequences; its first item is a row, {sequence!r:.60}. Wrap "
+            "a single sequence in a list: [X]."
+        )
+    sequence = list(column)
     first = sequence[0] if len(sequence) else ""
     if isinstance(first, Mapping):
         return [str(next(iter(row.values()))) for row in sequence]

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklseq._lib.checks import check_number, counted
 from sklseq._lib.ragged import offsets_of
 from sklseq.data.segment_labels import labels_to_segments, segments_to_labels
+from sklseq.data.tables import first_column
 from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.display._common import (
     MARK,
@@ -90,7 +91,7 @@ class SegmentationDisplay:
         *,
         outside: str = "O",
     ):
-        self.tokens = [list(map(str, sequence)) for sequence in tokens]
+        self.tokens = [list(map(str, first_column(sequence))) for sequence in tokens]
         self.outside = outside
         self.segments = self._segments(segments, "segments")
         self.true = None if true is None else self._segments(true, "true")

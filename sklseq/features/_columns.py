@@ -255,33 +255,39 @@ def read_columns(X: TokensLike, names: tuple[str, ...] | None = None) -> Columns
     return Columns(own_names if names is None else tuple(names), form, sequences, len(own_names))
 
 
-def select_columns(selected: Any, columns: Columns) -> list[str]:
-    """Return the columns that the parameter ``columns`` selects by name or position (None: all)."""
+def select_columns(reader: Any, columns: Columns) -> list[str]:
+    """Return the columns that ``reader.columns`` selects by name or position (None: the only one).
+
+    ``reader`` is an estimator, which errors name.
+    """
+    selected, kind = reader.columns, type(reader).__name__
     if selected is None:
         if len(columns.names) > 1:
             raise ValueError(
-                f"X has the columns {list(columns.names)}; columns= must say which to read, "
-                "without the label."
+                f"X has the columns {list(columns.names)}; {kind}(columns=) must say which to "
+                "read, without the label."
             )
         return list(columns.names)
     several = selected if isinstance(selected, (list, tuple, np.ndarray)) else [selected]
     if len(several) == 0:
-        raise ValueError("columns must name at least one column; got an empty list.")
-    names = [_select_column(name, columns) for name in several]
+        raise ValueError(f"{kind}(columns=) must name at least one column; got an empty list.")
+    names = [_select_column(name, columns, kind) for name in several]
     if len(set(names)) < len(names):
-        raise ValueError(f"columns must hold different columns; got {selected!r}. Remove one.")
+        raise ValueError(
+            f"{kind}(columns=) must hold different columns; got {selected!r}. Remove one."
+        )
     return names
 
 
-def _select_column(name: Any, columns: Columns) -> str:
+def _select_column(name: Any, columns: Columns, kind: str) -> str:
     if is_number(name, whole=True):
         if -len(columns.names) <= name < len(columns.names):
             return columns.names[name]
     elif name in columns.names or not _holds_tokens(columns.sequences):
         return str(name)
     raise ValueError(
-        f"columns must hold names or positions of the columns of X, {list(columns.names)}; "
-        f"got {name!r}."
+        f"{kind}(columns=) must hold names or positions of the columns of X, "
+        f"{list(columns.names)}; got {name!r}."
     )
 
 

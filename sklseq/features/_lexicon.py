@@ -103,7 +103,7 @@ class LexiconFeatures(LexiconTransform, Extractor, auto_wrap_output_keys=None):
     def _fit_rows(self, X: Any, y: Any) -> Sequences:
         columns = read_columns(X)
         check_some(columns.sequences)
-        names = select_columns(self.columns, columns)
+        names = select_columns(self, columns)
         lexicons = {
             name: self._entries(name, e) for name, e in named_lexicons(self.lexicons).items()
         }

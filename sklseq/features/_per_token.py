@@ -210,7 +210,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
     def _selected(self, columns: Columns) -> list[str]:
         if self.columns is None and not self._is_function():
             return list(columns.names)
-        return select_columns(self.columns, columns)
+        return select_columns(self, columns)
 
     def _is_function(self) -> bool:
         return callable(self.transformer) and not hasattr(self.transformer, "transform")

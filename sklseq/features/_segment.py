@@ -255,7 +255,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
                 "parameter transition_features of SegmentFeatures instead."
             )
         columns = read_columns(X) if self._reads_words() or rows is None else None
-        column = select_columns(self.columns, columns)[0] if self._reads_words() else None
+        column = select_columns(self, columns)[0] if self._reads_words() else None
         if columns is not None:
             check_some(columns.sequences)
         indices = [make_index(*item, self.n_gram) for item in self._lexicons().items()]

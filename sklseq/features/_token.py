@@ -140,7 +140,7 @@ class TokenFeatures(TokenTransform, VocabularyMixin, Extractor, auto_wrap_output
         check_different(kinds)
         columns = read_columns(X)
         check_some(columns.sequences)
-        names = select_columns(self.columns, columns)
+        names = select_columns(self, columns)
         tokens, codes, offsets = distinct_tokens(columns, names)
         prefixes = [_prefix(name, kind) for name in names for kind in kinds]
         if self.n_features is None:

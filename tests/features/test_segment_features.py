@@ -503,7 +503,7 @@ def test_one_of_several_columns_gives_the_words():
     names = features.get_feature_names_out()
     assert "first2=new york" in names
     assert "start:pos.word=A" in names
-    with pytest.raises(ValueError, match=r"columns= must say which to read"):
+    with pytest.raises(ValueError, match=r"SegmentFeatures\(columns=\) must say which to read"):
         SegmentFeatures(TokenFeatures(columns="pos"), first=2).fit(X)
 
 

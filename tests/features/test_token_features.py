@@ -262,7 +262,7 @@ def test_columns_are_selected_by_name_or_position(form):
         ({"columns": "x"}, FORMS["columns"], r"columns of X, \['w', 'pos'\]; got 'x'"),
         ({"columns": 2}, FORMS["rows"], r"columns of X, \['c0', 'c1'\]; got 2"),
         ({"columns": []}, FORMS["rows"], "at least one column"),
-        ({}, FORMS["rows"], "columns= must say which to read"),
+        ({}, FORMS["rows"], r"TokenFeatures\(columns=\) must say which to read"),
         ({"columns": ["w", "w"]}, FORMS["columns"], r"different columns; got \['w', 'w'\]"),
         ({"columns": [0, "pos", -2]}, FORMS["columns"], "must hold different columns"),
         ({"prefixes": [1, 2, 1]}, [["a"]], "'prefix1' is given twice. Remove one"),

@@ -269,7 +269,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         if not self.text:
             return [None] * len(X)
         columns = _columns.read_columns(X)
-        name = _columns.select_columns(self.columns, columns)[0]
+        name = _columns.select_columns(self, columns)[0]
         return [list(map(str, _columns.column_list(x))) for x in columns.raw(name)]
 
     def _fit_texts(self, data: Data) -> Pipeline | None:
