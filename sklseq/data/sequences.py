@@ -480,7 +480,7 @@ def _sequence_form(sequence: Any, s: int) -> str:
     if isinstance(sequence, (list, tuple, np.ndarray)):
         if len(sequence) == 0:
             return "empty"
-        return _list_form(sequence[0], s)
+        return _list_form(sequence, s)
     advice = "If X is one sequence, wrap it in a list: [X]."
     if is_table(sequence) or isinstance(sequence, Mapping):
         advice = (
@@ -493,7 +493,8 @@ def _sequence_form(sequence: Any, s: int) -> str:
     )
 
 
-def _list_form(row: Any, s: int) -> str:
+def _list_form(sequence: Any, s: int) -> str:
+    row = sequence[0]
     if isinstance(row, Mapping):
         return "dicts"
     if is_sparse(row) or (isinstance(row, np.ndarray) and row.ndim == 2):
@@ -513,6 +514,11 @@ def _list_form(row: Any, s: int) -> str:
         return "attributes"
     if isinstance(row, np.ndarray) and row.dtype.kind in "biuf":
         return "array"
+    if hasattr(sequence, "n_steps"):
+        raise ValueError(
+            "X is SegmentPotentials, features of segments, which SemiCRFSegmenter reads; other "
+            "estimators need features of tokens, such as those of WindowFeatures."
+        )
     advice = "Turn raw tokens into features first, e.g. with TemplateFeatures."
     if isinstance(row, np.ndarray) and row.dtype == object:
         advice = "Convert an object array of numbers by x.astype(float)."

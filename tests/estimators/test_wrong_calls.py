@@ -33,6 +33,7 @@ from sklseq.display import (
 from sklseq.features import (
     DictFeatures,
     PerToken,
+    SegmentFeatures,
     TemplateFeatures,
     TokenFeatures,
     WindowFeatures,
@@ -523,6 +524,17 @@ def test_parameters_that_can_be_read_once_are_refused(model, message):
     y = [["a", "b", "a"], ["b", "a"]] * 3 if isinstance(model, CRFTagger) else SEGMENTS
     with pytest.raises(ValueError, match=message):
         model.fit([np.eye(3), np.eye(3)[:2]] * 3, y)
+
+
+@pytest.mark.parametrize("model", [CRFTagger(), HMSVMTagger(), ZScoreTagger(), WindowFeatures()])
+def test_potentials_of_segments_need_a_segmenter(model):
+    X = SegmentFeatures().fit_transform(WORDS)
+    with pytest.raises(ValueError, match="X is SegmentPotentials, features of segments, which"):
+        model.fit(X, Y)
+    if hasattr(model, "predict"):
+        model.fit(NUMBERS, Y)
+        with pytest.raises(ValueError, match="X is SegmentPotentials, features of segments, which"):
+            model.predict(X)
 
 
 def test_a_folder_without_shards_is_named(tmp_path):
