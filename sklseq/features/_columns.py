@@ -226,6 +226,11 @@ def read_columns(X: TokensLike, names: tuple[str, ...] | None = None) -> Columns
     ValueError
         If ``X`` is not a list of sequences, or two sequences differ in form.
     """
+    if hasattr(X, "n_potentials"):  # SegmentPotentials, without an import of SciPy
+        raise ValueError(
+            "X is SegmentPotentials, which holds no tokens; give extractors the tokens, and "
+            "SegmentReranker a Pipeline that begins with SegmentFeatures, or text=False."
+        )
     if isinstance(X, ColumnSequences):
         own_names = tuple(X.columns_)
         return Columns(own_names if names is None else tuple(names), "columns", X, len(own_names))

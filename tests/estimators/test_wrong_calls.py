@@ -537,6 +537,12 @@ def test_potentials_of_segments_need_a_segmenter(model):
             model.predict(X)
 
 
+@pytest.mark.parametrize("model", [TokenFeatures(), SegmentReranker(SemiCRFSegmenter(), cv=2)])
+def test_potentials_of_segments_hold_no_tokens(model):
+    with pytest.raises(ValueError, match="X is SegmentPotentials, which holds no tokens"):
+        model.fit(SegmentFeatures().fit_transform(WORDS), [[(0, 1, "D")], []])
+
+
 def test_a_folder_without_shards_is_named(tmp_path):
     for folder in (tmp_path, tmp_path / "missing", str(tmp_path / "missing")):
         message = rf"folder with \.npz files, .*Sequences.save.*{tmp_path.name}"
