@@ -73,9 +73,10 @@ def check_n_columns(n: int) -> None:
 def canonical(rows: Rows) -> Rows:
     """CSR rows with sorted columns and repeated entries added up; a copy, unless they are so.
 
-    For functions of SciPy that would change the caller's rows, such as ``abs``, ``max`` and ``!=``.
+    For functions of SciPy that would change the caller's rows, such as ``abs``, ``max`` and ``!=``,
+    and for squares of values. Arrays are returned as they are.
     """
-    if rows.has_canonical_format:
+    if not is_sparse(rows) or rows.has_canonical_format:
         return rows
     rows = rows.copy()
     rows.sum_duplicates()

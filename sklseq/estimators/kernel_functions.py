@@ -38,6 +38,7 @@ class RowKernel(NamedTuple):
 
     def __call__(self, A: Any, B: Any) -> np.ndarray:
         """The matrix k(A[i], B[j]), checked."""
+        A, B = canonical(A), canonical(B)  # scikit-learn's "rbf" takes squares of stored values
         with np.errstate(over="ignore", invalid="ignore"):
             return _checked(self._values(A, B), (A.shape[0], B.shape[0]), self.kernel)
 
@@ -170,7 +171,7 @@ def gram_matrix(kernel: RowKernel, rows: Any, cache_size: float) -> np.ndarray:
         dense = rows.toarray() if sparse.issparse(rows) else rows
         gram = np.ascontiguousarray(dense, dtype=np.float64)
     else:
-        gram = np.empty((n, n))
+        gram, rows = np.empty((n, n)), canonical(rows)
         step = max(1, BLOCK // max(n, 1))
         for a in range(0, n, step):
             gram[a : a + step] = kernel(rows[a : a + step], rows)
@@ -216,7 +217,7 @@ class KernelRows:
     n_sweeps = 8
 
     def __init__(self, kernel: RowKernel, rows: Any, cache_size: float):
-        self.kernel, n = kernel, rows.shape[0]
+        self.kernel, n, rows = kernel, rows.shape[0], canonical(rows)
         if kernel.kernel == "precomputed":
             _check_square(rows)
         self.n_block = int(np.clip((cache_size * 1e6 / 16) ** 0.5, 1, n))

@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
+from sklearn.base import clone
+from sklearn.metrics.pairwise import rbf_kernel
 
 from sklseq import CRFTagger, HMSVMTagger, SemiCRFSegmenter, Sequences, ZScoreTagger
+from sklseq.data.sequences import canonical
+from sklseq.features import TokenFeatures
 
 TAGGERS = [
     CRFTagger(tol=1e-9),
@@ -18,6 +22,10 @@ TAGGERS = [
     ZScoreTagger(solver="cg", tol=1e-12),
     ZScoreTagger(kernel="rbf"),
     ZScoreTagger(kernel="poly"),
+    ZScoreTagger(kernel="rbf", n_landmarks=12, random_state=0),
+    HMSVMTagger(kernel=rbf_kernel, tol=1e-4, random_state=0),
+    HMSVMTagger(kernel="rbf", C=0.1, cache_size=0.005, tol=1e-3, random_state=0),
+    HMSVMTagger(kernel="rbf", C=0.1, solver="smoothing", tol=1e-3),
 ]
 SEED = 0
 
@@ -27,7 +35,8 @@ def data(seed, zeros):
     rng = np.random.default_rng(seed)
     X, halves = [], []
     for _ in range(6):
-        x = rng.integers(0 if zeros else 1, 4, size=(5, 3)).astype(float)
+        x = rng.integers(1, 4, size=(5, 6)).astype(float)
+        x *= rng.random(x.shape) < (0.2 if zeros else 1)  # rows with 0.5 or more are made dense
         row, column = np.nonzero(x) if zeros else np.indices(x.shape).reshape(2, -1)
         order = rng.permutation(2 * len(row))
         order = order[np.argsort(np.tile(row, 2)[order], kind="stable")]
@@ -54,6 +63,39 @@ def test_taggers_add_up_repeated_entries(tagger, zeros):
         assert_allclose(answers(tagger, halves), expected, rtol=1e-9, atol=1e-9)
         # Solvers end within tol of the same minimum, on other paths.
         assert_allclose(answers(tagger.fit(halves, y), X), expected, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    "tagger",
+    [
+        CRFTagger(),
+        CRFTagger(transition_features=[0, 2]),
+        HMSVMTagger(solver="perceptron", random_state=0),
+        ZScoreTagger(),
+    ],
+    ids=repr,
+)
+def test_training_in_parts_adds_up_repeated_entries(tagger):
+    X, halves, y = data(SEED, True)
+    expected, found = (
+        clone(tagger).partial_fit(rows[:3], y[:3], classes=[0, 1, 2]).partial_fit(rows[3:], y[3:])
+        for rows in (X, halves)
+    )
+    assert_allclose(found.coef_, expected.coef_, rtol=1e-9, atol=1e-9)
+    assert_allclose(found.transition_, expected.transition_, rtol=1e-9, atol=1e-9)
+
+
+def test_hashed_tokens_of_one_column_add_up():
+    letters = np.random.default_rng(SEED).choice(list("abcdef"), size=(20, 5, 3))
+    X = [["".join(word) for word in words] for words in letters]
+    y = [[word[0] for word in words] for words in X]
+    hashed = TokenFeatures(n_features=32)
+    rows = hashed.fit_transform(X)
+    summed = [canonical(x) for x in rows]
+    assert sum(x.nnz for x in summed) < rows.rows.nnz
+    for tagger in (HMSVMTagger(kernel="rbf", random_state=0), ZScoreTagger(kernel="rbf")):
+        tagger.fit(summed, y)
+        assert_allclose(answers(tagger, rows), answers(tagger, summed), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("tagger", [*TAGGERS[6:], ZScoreTagger(moments="dp")], ids=repr)

@@ -30,6 +30,7 @@ from sklseq.data.sequences import (
     STATE,
     TRANSITION,
     Sequences,
+    canonical,
     check_not_empty,
     training_weights,
     weighted_only,
@@ -97,7 +98,7 @@ def fit_batch(
         rows = _first_rows(X)
         check_not_empty(rows)
     roles = _roles(tagger, rows)
-    rows = Sequences(sparse.csr_matrix(rows.rows), rows.offsets)
+    rows = Sequences(canonical(sparse.csr_matrix(rows.rows)), rows.offsets)
     weights = training_weights(sample_weight, len(rows), zeros=fitted)
     allowed = resolve_constraints(tagger.constraints, classes)
     labels = _read_codes(y, rows, classes, place)

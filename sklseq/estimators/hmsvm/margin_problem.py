@@ -12,7 +12,7 @@ from sklseq._lib.callbacks import iteration_hook
 from sklseq._lib.ragged import offsets_of
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints
-from sklseq.data.sequences import TRANSITION, Sequences
+from sklseq.data.sequences import TRANSITION, Sequences, canonical
 from sklseq.estimators.hmsvm.solver_choice import Outlook, choose_solver, may_change
 from sklseq.estimators.kernel_functions import (
     KernelRows,
@@ -284,7 +284,7 @@ class MarginProblem:
             "dual_coef_": coef.astype(dtype, copy=False),
         }
         if self.tagger.kernel not in ("linear", "precomputed"):
-            attributes["support_vectors_"] = self.rows.rows[support]
+            attributes["support_vectors_"] = canonical(self.rows.rows[support])
         return attributes
 
     def outcome(self, result: SolverResult) -> dict:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from sklearn.exceptions import ConvergenceWarning
 
+from sklseq.data.sequences import canonical
 from sklseq.estimators.kernel_functions import (
     BLOCK,
     gram_factor,
@@ -140,5 +141,5 @@ class KernelSpace:
         if tagger.kernel in ("poly", "rbf"):
             fitted["gamma_"] = self.kernel.gamma
         if tagger.kernel != "precomputed":
-            fitted["support_vectors_"] = X.rows[self.support]
+            fitted["support_vectors_"] = canonical(X.rows[self.support])
         return fitted

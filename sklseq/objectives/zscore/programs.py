@@ -81,8 +81,7 @@ def classes_of_pairs(features: Features, together: np.ndarray, n_labels: int) ->
 
 
 def _present(rows) -> sparse.csr_matrix:
-    rows = canonical(rows) if sparse.issparse(rows) else rows
-    return sparse.csr_matrix(rows != 0, dtype=np.float64)
+    return sparse.csr_matrix(canonical(rows) != 0, dtype=np.float64)
 
 
 def count_programs(rows, n_labels: int, *, free: bool, with_loss: bool) -> int:
