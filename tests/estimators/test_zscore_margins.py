@@ -5,6 +5,8 @@ import warnings
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import ZScoreTagger
@@ -30,3 +32,23 @@ def test_every_labeling_keeps_its_margin(l2):
             n_wrong = (paths != truth).sum(axis=1)
             gaps = scores[n_wrong == 0] - scores
             assert (gaps >= 0.998 * margin * n_wrong - 1e-9).all()
+
+
+@pytest.mark.parametrize("loss", ["hamming", None])
+def test_weights_count_as_repetitions(loss):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = [rng.normal(size=(n, 4)) for n in rng.integers(2, 7, size=14)]
+        W = rng.normal(size=(4, 3))
+        y = [np.argmax(x @ W + 0.3 * rng.gumbel(size=(len(x), 3)), axis=1) for x in X]
+        counts = rng.integers(1, 4, size=14)
+        tagger = ZScoreTagger(loss=loss, separate=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # of those that nothing separates
+            weighted = clone(tagger).fit(X, y, sample_weight=counts)
+            often = np.repeat(np.arange(14), counts)
+            repeated = clone(tagger).fit([X[s] for s in often], [y[s] for s in often])
+        # A labeling may lack a thousandth of its margin, and others are added in other rounds.
+        size = abs(repeated.coef_).max()
+        assert_allclose(weighted.coef_, repeated.coef_, atol=0.01 * size)
+        assert_allclose(weighted.transition_, repeated.transition_, atol=0.01 * size)

@@ -159,7 +159,7 @@ def separate(system, sample: Sample, allowed, cost, start: ChainWeights, max_ite
     """
     weights, seen = start, set()
     program, least = Program.of_sums(system, cost)
-    margin = MARGIN * least / max(len(sample.y), 1)
+    margin = MARGIN * least / sample.row_weights.sum()
     for _ in range(max_iter):
         wrong = _violations(sample, allowed, weights, margin)
         new = [(s, path) for s, path in wrong if (s, path.tobytes()) not in seen]
