@@ -130,7 +130,7 @@ def _exchanges(K: np.ndarray, h: np.ndarray, start: np.ndarray) -> np.ndarray | 
     m, numbers, inverse = len(which), np.zeros(n, dtype=np.intp), np.zeros((n, n))
     numbers[:m] = which
     try:
-        inverse[:m, :m] = linalg.inv(K[np.ix_(which, which)], check_finite=False)
+        inverse[:m, :m] = np.linalg.inv(K[np.ix_(which, which)])
     except linalg.LinAlgError:
         return None
     largest = float(np.abs(h).max(initial=0))

@@ -1178,6 +1178,17 @@ def test_least_distance_from_any_start_and_of_dependent_constraints(seed):
         assert abs(a @ slack) <= 1e-7 * max(1, a @ K @ a)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_almost_equal_active_constraints_give_no_warning_of_scipy(seed):
+    # Sequences that occur twice in training give such constraints.
+    rng = np.random.default_rng(seed)
+    F = rng.normal(size=(4, 5))
+    F = np.vstack([F, F + 1e-9 * rng.normal(size=F.shape)])
+    K, h = F @ F.T, rng.random(8)
+    slack = K @ least_distance(K, h, start=np.ones(8)) - h
+    assert slack.min() >= -1e-7
+
+
 def test_exchanges_of_constraints_agree_with_nonnegative_least_squares():
     # Also on whether there is an answer: rows of equal length, some of them dependent, up to five
     # times as many as components; from nothing, and from the answer of the first half.
