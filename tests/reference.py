@@ -252,9 +252,9 @@ class OnlineReference:
         np.add.at(p, before, np.exp(best - best.max()))
         return alive, p
 
-    def measure(self) -> tuple[float, np.ndarray]:
+    def measure(self, beam=None) -> tuple[float, np.ndarray]:
         """M_T(t0) and P̃_T(t0, ·) for the oldest pending row (§3.3.1)."""
-        delta, paths, p, _ = self._beam()
+        delta, paths, p, _ = beam or self._beam()
         pp = np.bincount(paths[:, 0], p, minlength=len(delta))
         if callable(self.uncertainty):
             return self.uncertainty(pp), pp
@@ -278,7 +278,7 @@ class OnlineReference:
         return len(labels) > 0
 
     def _emit_some(self) -> bool:
-        delta, paths, p, logs = self._beam()
+        delta, paths, p, logs = beam = self._beam()
         if not (delta > -np.inf).any():
             raise ValueError("No label is allowed after those that were emitted.")
         n, waited, hopeful = paths.shape[1], paths.shape[1] - 1, self._hopeful(delta)
@@ -294,11 +294,11 @@ class OnlineReference:
             return self._emit_window(delta, paths, p, patience, overdue)
         goes_on = np.isin(np.arange(len(delta)), paths[hopeful, 0])
         if self.strategy == "step":
-            m, pp = self.measure()
+            m, pp = self.measure(beam)
             due = self.latency_cost > 0 and goes_on[pp.argmax()] and m <= patience
             return (overdue or due) and self._emit([self._best_of(goes_on, pp)])
         if self.belief == "forward" and not n_agreed:
-            return overdue and self._emit([self._best_of(goes_on, self.measure()[1])])
+            return overdue and self._emit([self._best_of(goes_on, self.measure(beam)[1])])
         return overdue and self._emit(paths[best, :1], lossless=n_agreed > 0)
 
     def _emit_window(self, delta, paths, p, patience, overdue) -> bool:

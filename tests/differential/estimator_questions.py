@@ -107,11 +107,13 @@ def n_best(case: ChainCase) -> Iterator[tuple]:
     if not applies(case):
         return
     n, (form, X) = int(case.rng.choice([1, 4])), drawn_form(case)
+    best = [chain.best_scores(n) for chain in case.chains]
     for make in TAGGERS:
-        for chain, (paths, scores) in zip(case.chains, tagger(case, make).predict_nbest(X, n)):
+        found = tagger(case, make).predict_nbest(X, n)
+        for chain, wanted, (paths, scores) in zip(case.chains, best, found):
             log_z = chain.log_z if make is CRFTagger else 0
             name, paths = f"{make.__name__}, {form}", codes_of(paths)
-            yield f"scores, {name}", scores, chain.best_scores(n) - log_z, 2 * case.slack
+            yield f"scores, {name}", scores, wanted - log_z, 2 * case.slack
             of_paths = [chain.score(path) - log_z for path in paths]
             yield f"scores of the labels, {name}", of_paths, scores, 2 * case.slack
             yield f"different paths, {name}", len(set(map(bytes, paths))), len(paths), 0

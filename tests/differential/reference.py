@@ -86,8 +86,9 @@ class Chain:
     def moments(self, row: np.ndarray, pair: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and covariance of Σ_t row[t, y_t] + Σ_t pair[y_{t-1}, y_t].
 
-        E[F | y_t = j] and E[F Fᵀ | y_t = j], F of the rows up to t, from those of t - 1: features
-        are measured from their overall mean, so that nothing cancels in the covariance.
+        E[F | y_t = j] and Cov[F | y_t = j], F of the rows up to t, from those of t - 1: the mean of
+        conditional covariances and the covariance of conditional means, in which nothing cancels,
+        since features are measured from their overall mean.
         """
         M = row.shape[-1]
         if self.T == 0:
@@ -95,20 +96,19 @@ class Chain:
         means = np.einsum("tj,tjm->tm", self.marginals, row.astype(REAL))
         pair_means = np.einsum("tij,ijm->tm", self.pairs, pair.astype(REAL))
         first = row[0] - means[0]
-        second = first[:, :, None] * first[:, None, :]
+        around = np.zeros((self.L, M, M), REAL)
         for t in range(1, self.T):
             step = self.log_alpha[t - 1][:, None] + self.transition
             with np.errstate(invalid="ignore"):
                 before = np.exp(step - log_sum(step, axis=0))  # p(y_{t-1} = i | y_t = j, ≤ t)
             before[np.isnan(before)] = 0
-            f = row[t] - means[t] + pair - pair_means[t - 1]
-            both = first[:, None, :, None] * f[:, :, None, :]
-            squares = (
-                second[:, None] + both + both.swapaxes(2, 3) + f[..., :, None] * f[..., None, :]
-            )
-            first = np.einsum("ij,ijm->jm", before, first[:, None] + f)
-            second = np.einsum("ij,ijmn->jmn", before, squares)
-        covariance = np.einsum("j,jmn->mn", self.marginals[-1], second)
+            moved = first[:, None] + (row[t] - means[t] + pair - pair_means[t - 1])
+            first = np.einsum("ij,ijm->jm", before, moved)
+            apart = moved - first
+            around = np.einsum("ij,imn->jmn", before, around)
+            around += np.einsum("ij,ijm,ijn->jmn", before, apart, apart)
+        covariance = np.einsum("j,jmn->mn", self.marginals[-1], around)
+        covariance += np.einsum("j,jm,jn->mn", self.marginals[-1], first, first)
         return means.sum(axis=0) + pair_means.sum(axis=0), covariance
 
     # ------------------------------------------------------------------ paths
@@ -136,10 +136,15 @@ class Chain:
             return np.zeros(1, REAL)
         top = self.psi[0][:, None]  # of each label the best prefixes that end in it
         for t in range(1, self.T):
-            onward = top[:, :, None] + self.transition[:, None, :] + self.psi[t]
-            top = -np.sort(-onward.reshape(-1, self.L), axis=0)[:n].T
-        top = -np.sort(-top.ravel())[:n]
+            onward = top[:, None, :] + self.transition[:, :, None]
+            top = _highest(onward.swapaxes(0, 1).reshape(self.L, -1), n) + self.psi[t][:, None]
+        top = np.sort(_highest(top.ravel(), n))[::-1]
         return top[top > -np.inf]
+
+
+def _highest(scores: np.ndarray, n: int) -> np.ndarray:
+    # The n highest along the last axis, in any order.
+    return scores if scores.shape[-1] <= n else np.partition(scores, -n, axis=-1)[..., -n:]
 
 
 def _weigh(p: np.ndarray, values: np.ndarray):

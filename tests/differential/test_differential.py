@@ -48,12 +48,8 @@ def of_one(name, table, n):
 
 @pytest.mark.parametrize("support", SUPPORTS)
 def test_chains(support, compare):
-    compare(map(chain, of_one(support, SUPPORTS, N_CHAINS)), questions.QUESTIONS)
-
-
-@pytest.mark.parametrize("support", SUPPORTS)
-def test_taggers(support, compare):
-    compare(map(chain, of_one(support, SUPPORTS, N_CHAINS)), estimator_questions.QUESTIONS)
+    table = questions.QUESTIONS | estimator_questions.QUESTIONS
+    compare(map(chain, of_one(support, SUPPORTS, N_CHAINS)), table)
 
 
 @pytest.mark.parametrize("k", LONG_CHAINS)
