@@ -411,11 +411,15 @@ def test_the_closest_entries_have_the_highest_cosines(n_best, seed):
 def test_one_entry_of_many_is_found():
     rng = np.random.default_rng(0)
     words = ["".join(rng.choice(list("abcdefgh"), size=5)) for _ in range(2000)]
-    entries = [" ".join(rng.choice(words, size=3)) for _ in range(20_000)]
-    for entry in (entries[0], entries[-1], entries[777]):
-        features = lexicon_only(entries, similarities=["tfidf", "jaro_winkler"])
-        for kind in ("tfidf", "jaro_winkler"):
-            assert value_of(features, entry.split(), f"lexicon.x.{kind}") == pytest.approx(1)
+    entries = [" ".join(three) for three in rng.choice(words, size=(20_000, 3))]
+    features = lexicon_only(entries, similarities=["tfidf", "jaro_winkler"])
+    asked = [entry.split() for entry in (entries[0], entries[-1], entries[777])]
+    out = features.fit_transform(asked)
+    names = features.get_feature_names_out().tolist()
+    whole = out.rows[out.row[(out.start == 0) & (out.stop == 3)]].toarray()
+    for kind in ("tfidf", "jaro_winkler"):
+        found = whole[:, names.index(f"lexicon.x.{kind}")]
+        np.testing.assert_allclose(found, np.ones(len(asked)))
 
 
 def test_lexicons_are_read_from_files_and_kept(tmp_path):

@@ -63,33 +63,31 @@ def enumerate_segmentations(n, spans, scores, transition, start, end, limits=Non
     """All segmentations with their scores, log Z and every expectation."""
     L, matrices = transition.shape[-1], matrices_of(transition, n)
     kind, first, stop = spans
-    every = list(segmentations(n, L, limits))
-    values, marginals, tokens = [], [], []
-    pairs, ends = [], []
-    for segments in every:
-        total, fired, token = 0.0, np.zeros((len(kind), L)), np.zeros((n, L))
-        pair, boundary = np.zeros((L, L)), np.zeros((2, L))
-        for i, j, y in segments:
-            on = is_active(kind, first, stop, i, j)
-            total += scores[on, y].sum()
-            fired[on, y] += 1
-            token[i:j, y] = 1
-        for (_, _, y), (i, _, z) in itertools.pairwise(segments):
-            total += matrices[i, y, z]
-            pair[y, z] += 1
-        if segments:
-            total += start[segments[0][2]] + end[segments[-1][2]]
-            boundary[0, segments[0][2]] = boundary[1, segments[-1][2]] = 1
-        for values_of, value in zip(
-            (values, marginals, tokens, pairs, ends),
-            (total, fired, token, pair, boundary),
-            strict=True,
-        ):
-            values_of.append(value)
+    every, active = list(segmentations(n, L, limits)), {}
+    for i, j in itertools.combinations(range(n + 1), 2):
+        active[i, j] = is_active(kind, first, stop, i, j)
+    score = {part: scores[on].sum(axis=0).tolist() for part, on in active.items()}
+    moves, values = matrices.tolist(), np.zeros(len(every))
+    for k, segments in enumerate(every):
+        total = sum(score[i, j][y] for i, j, y in segments)
+        total += sum(moves[i][y][z] for (_, _, y), (i, _, z) in itertools.pairwise(segments))
+        values[k] = total + (start[segments[0][2]] + end[segments[-1][2]] if segments else 0)
     log_z = logsumexp(values)
-    p = np.exp(np.array(values) - (log_z if log_z > -np.inf else 0))
-    mean = [np.tensordot(p, np.array(x), 1) for x in (marginals, tokens, pairs, ends)]
-    return every, np.array(values), log_z, mean
+    p = np.exp(values - (log_z if log_z > -np.inf else 0))
+    found, pairs, ends = np.zeros((n + 1, n + 1, L)), np.zeros((L, L)), np.zeros((2, L))
+    for weight, segments in zip(p.tolist(), every, strict=True):
+        for segment in segments:
+            found[segment] += weight
+        for (_, _, y), (_, _, z) in itertools.pairwise(segments):
+            pairs[y, z] += weight
+        if segments:
+            ends[0, segments[0][2]] += weight
+            ends[1, segments[-1][2]] += weight
+    marginals, tokens = np.zeros((len(kind), L)), np.zeros((n, L))
+    for (i, j), on in active.items():
+        marginals[on] += found[i, j]
+        tokens[i:j] += found[i, j]
+    return every, values, log_z, (marginals, tokens, pairs, ends)
 
 
 def random_problem(seed, n=None, L=None, n_potentials=None, forbid=0.0, token_level=False, size=1):
