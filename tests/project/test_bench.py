@@ -45,7 +45,7 @@ def test_attributes_are_the_same(bench, data):
 
 @pytest.mark.parametrize("states", ["observed", "all"])
 def test_objectives_are_the_same(bench, data, states, tmp_path):
-    X, y, _, _ = data
+    X, y = (part[:12] for part in data[:2])
     templates = bench.crfsuite_templates()
     items = [bench.attributes_in_python(x, templates) for x in X]
     trainer, _ = bench.train_crfsuite(items, y, states, 140, tmp_path / "model")  # to 1e-5

@@ -2,11 +2,12 @@
 that stand once."""
 
 import ast
+import functools
 import re
 
 import pytest
 
-from tests.project.test_structure import ROOT, folders, sources, thread_unsafe
+from tests.project.test_structure import ROOT, folders, sources, thread_unsafe, tree_of
 
 # Underscores that are no privacy: methods of named tuples.
 NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
@@ -17,6 +18,7 @@ def is_private(name):
     return name.startswith("_") and not name.startswith("__") and name not in NAMED_TUPLES
 
 
+@functools.cache
 def names_of_modules():
     return {path.stem for path in sources()} | set(folders())
 
@@ -41,7 +43,7 @@ def is_own(value):
 def private_calls(text):
     """Private names of other modules that a module imports, and private attributes that it reads of
     objects that are not its own."""
-    tree = ast.parse(text)
+    tree = tree_of(text)
     own, modules = set(defined_in(tree)), names_of_modules()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
@@ -80,7 +82,7 @@ def test_text_is_cut_at_line_ends_only():
         place(path)
         for path in sources()
         if path.suffix == ".py"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and node.attr == "splitlines"
     }
     assert not cut
@@ -88,7 +90,7 @@ def test_text_is_cut_at_line_ends_only():
 
 def signatures(text):
     """(name, number of arguments) of functions, without self and public constructors."""
-    for owner in ast.walk(ast.parse(text)):
+    for owner in ast.walk(tree_of(text)):
         for node in ast.iter_child_nodes(owner):
             if not isinstance(node, ast.FunctionDef):
                 continue
@@ -150,7 +152,7 @@ def found_in_python(find):
 
 def bodies(text):
     """(name, number of lines of the body) of functions."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree_of(text)):
         if isinstance(node, ast.FunctionDef):
             first = node.body[1:2] if ast.get_docstring(node) is not None else node.body
             yield node.name, node.end_lineno - first[0].lineno + 1 if first else 0
@@ -169,7 +171,7 @@ OPTIONAL = {"dask", "distributed", "matplotlib", "pandas", "polars", "pooch", "p
 def late_imports(text):
     """Imports in functions, of other packages than these, for which neither a comment nor the
     docstring of the module gives a reason."""
-    tree, lines = ast.parse(text), text.split("\n")
+    tree, lines = tree_of(text), text.split("\n")
     if "Imports in functions:" in (ast.get_docstring(tree) or ""):
         return
     nodes = {n for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for n in ast.walk(f)}

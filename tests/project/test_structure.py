@@ -1,6 +1,7 @@
 """The shape of the package: imports point one way, docstrings name what exists."""
 
 import ast
+import functools
 import importlib
 import inspect
 import re
@@ -16,6 +17,12 @@ ROOT = Path(__file__).resolve().parents[2] / "sklseq"
 MODULES_BELOW_ESTIMATORS = {"metrics": {"_lib", "data"}}
 
 
+@functools.cache
+def tree_of(text):
+    """The syntax tree of a text; a worker parses each file once."""
+    return ast.parse(text)
+
+
 def absolute_name(path, level, module):
     """The module that `from <level dots><module>` names in the file `path`."""
     if level == 0:
@@ -25,7 +32,7 @@ def absolute_name(path, level, module):
 
 
 def imports_of_python(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -59,7 +66,7 @@ def folders():
 
 def rule_of(folder):
     """(folders it may import, packages it must not) from the line `Imports:` of its docstring."""
-    doc = ast.get_docstring(ast.parse((ROOT / folder / "__init__.py").read_text(encoding="utf-8")))
+    doc = ast.get_docstring(tree_of((ROOT / folder / "__init__.py").read_text(encoding="utf-8")))
     match = re.search(r"^Imports: ([\w, ]+)(?:; never (\w+))?\.$", doc or "", re.MULTILINE)
     assert match, f"sklseq/{folder}/__init__.py must say what the folder imports: 'Imports: a, b.'"
     allowed = set() if match[1] == "nothing" else set(match[1].split(", "))
