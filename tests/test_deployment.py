@@ -309,27 +309,30 @@ def test_many_threads_may_share_a_model(trained):
 UNWANTED = ("matplotlib", "pooch", "sklseq.solvers", "tests", "pytest", "skops", "rapidfuzz")
 SCRIPT = """
 import pickle, sys
-model = pickle.load(open(sys.argv[1], "rb"))
-X = pickle.load(open(sys.argv[2], "rb"))
-print(model.predict(X))
-model.predict_proba(X)
-loaded = [name for name in sys.modules if name.startswith({unwanted!r})]
-assert not loaded, loaded
+for file in sys.argv[1:]:
+    model, X = pickle.load(open(file, "rb"))
+    print(model.predict(X))
+    model.predict_proba(X)
+    loaded = [name for name in sys.modules if name.startswith({unwanted!r})]
+    assert not loaded, (file, loaded)
 """
 
 
-def test_prediction_loads_only_what_it_needs(trained, tmp_path):
-    model, X = trained
-    for name, value in (("model", model), ("X", X[:2])):
-        (tmp_path / name).write_bytes(pickle.dumps(value))
+def test_prediction_loads_only_what_it_needs(data, tmp_path):
+    expected = []
+    for name, make in MODELS.items():
+        X = as_input(name, data[0])
+        model = make().fit(X, data[1])
+        (tmp_path / name).write_bytes(pickle.dumps((model, X[:2])))
+        expected.append(str(model.predict(X[:2])))
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(unwanted=UNWANTED), "model", "X"],
+        [sys.executable, "-c", SCRIPT.format(unwanted=UNWANTED), *MODELS],
         cwd=tmp_path,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == str(model.predict(X[:2]))
+    assert done.stdout.splitlines() == expected
 
 
 def test_model_card_says_what_a_model_is():

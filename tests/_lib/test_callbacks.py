@@ -220,7 +220,7 @@ def test_a_callback_may_stop_after_any_iteration(name):
 
 
 # A fit is stopped after its first and last iteration, and after so many of the others.
-MOST_STOPS = 12
+MOST_STOPS = 4
 
 # Fits of several runs of solvers, one after the other.
 SEVERAL_RUNS = {

@@ -43,7 +43,7 @@ class Server:
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
-        self.thread = threading.Thread(target=self.http.serve_forever)
+        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.01,))
         self.thread.start()
 
     def close(self):

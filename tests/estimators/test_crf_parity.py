@@ -1,5 +1,6 @@
 """CRFTagger with ``boundaries=False`` is CRFsuite's model: same loss, optimum, tags, marginals."""
 
+import functools
 import os
 from pathlib import Path
 
@@ -232,6 +233,7 @@ def test_zeros_of_transition_features(kind):
     assert found.indices.tolist() == ([1, 2] if kind != "unknown label" else [0, 1, 2])
 
 
+@functools.cache
 def conll2000(n):
     folder = os.environ.get("SKLSEQ_DATA")
     if not folder:

@@ -142,7 +142,7 @@ def test_the_order_of_sets_does_not_depend_on_the_process():
             check=True,
             env=os.environ | {"PYTHONHASHSEED": seed},
         ).stdout
-        for seed in "0123"
+        for seed in "01"
     }
     assert len(answers) == 1
 

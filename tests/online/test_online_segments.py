@@ -362,7 +362,7 @@ def reading(offset):
 @pytest.mark.parametrize("offset", [-20, -5, -1, 0, 1, 7])
 def test_a_function_that_reads_neighbours_is_the_same_in_a_stream(offset):
     rng, function = np.random.default_rng(0), reading(offset)
-    X = [list(rng.choice(list("abcd"), 40)) for _ in range(12)]
+    X = [list(rng.choice(list("abcd"), 40)) for _ in range(6)]
     y = [[(t, t + 1, "P") for t in range(40) if function(x, t, t + 1)] for x in X]
     parameters = dict(before=0, after=0, start=0, end=0, max_length=2, functions=[function])
     model = make_pipeline(SegmentFeatures(**parameters), SemiCRFSegmenter()).fit(X, y)

@@ -425,7 +425,7 @@ def test_memory_is_flat_over_two_million_pushes():
 @pytest.mark.thread_unsafe(reason="measures the memory of all threads")
 @pytest.mark.parametrize("rule", [{"strategy": "closure"}, {"strategy": "window"}, {"lag": 3}])
 def test_memory_is_bounded_by_the_latency(rule):
-    emission = 2 * np.random.default_rng(0).standard_normal((10_000, 3))
+    emission = 2 * np.random.default_rng(0).standard_normal((4_000, 3))
     stream = decoder_of(np.eye(3), **rule).stream()
     sizes = []
     tracemalloc.start()
