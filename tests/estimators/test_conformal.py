@@ -106,13 +106,13 @@ def test_empty_sets_and_sets_that_are_never_empty():
 
 
 def test_pipelines_searches_and_splitters():
-    X, y = make_contacts(90, random_state=0)
+    X, y = make_contacts(45, random_state=0)
     pipeline = make_pipeline(TemplateFeatures(["w[0]"]), CRFTagger(tol=0.1))
     search = GridSearchCV(pipeline, {"crftagger__l2": [0.1, 1.0]}, cv=2)
-    tests = np.where(np.arange(90) % 3, -1, 0)
+    tests = np.where(np.arange(45) % 3, -1, 0)
     for estimator in (pipeline, search):
         tagger = ConformalTagger(estimator, alpha=0.4, calibration=PredefinedSplit(tests)).fit(X, y)
-        assert tagger.n_calibration_ == 30
+        assert tagger.n_calibration_ == 15
         frozen = ConformalTagger(FrozenEstimator(tagger.estimator_), alpha=0.4).fit(X[::3], y[::3])
         assert frozen.threshold_ == tagger.threshold_
         again = pickle.loads(pickle.dumps(tagger))
@@ -120,7 +120,7 @@ def test_pipelines_searches_and_splitters():
             assert_array_equal(one, other)
         assert tagger.score(X, y) == tagger.estimator_.score(X, y)
         assert tagger.predict(X) == tagger.estimator_.predict(X)
-    assert ConformalTagger(pipeline, alpha=0.4).fit(X, y).n_calibration_ == 18
+    assert ConformalTagger(pipeline, alpha=0.4).fit(X, y).n_calibration_ == 9
     assert clone(tagger).get_params()["alpha"] == 0.4
 
 
@@ -144,12 +144,12 @@ def test_weights_correct_other_proportions_of_sequences():
 
 
 def test_weights_are_those_of_training_too_and_are_routed():
-    X, y = make_contacts(60, random_state=0)
+    X, y = make_contacts(30, random_state=0)
     pipeline = make_pipeline(TemplateFeatures(["w[0]"]), CRFTagger(tol=0.1))
-    weights = np.random.default_rng(0).choice([0.5, 2.0], 60)
-    parts = PredefinedSplit(np.where(np.arange(60) % 3, -1, 0))
+    weights = np.random.default_rng(0).choice([0.5, 2.0], 30)
+    parts = PredefinedSplit(np.where(np.arange(30) % 3, -1, 0))
     options = {"alpha": 0.4, "calibration": parts}
-    train, aside = [k for k in range(60) if k % 3], list(range(0, 60, 3))
+    train, aside = [k for k in range(30) if k % 3], list(range(0, 30, 3))
     alone = clone(pipeline).fit(
         [X[s] for s in train], [y[s] for s in train], crftagger__sample_weight=weights[train]
     )
@@ -249,8 +249,8 @@ def test_the_weight_of_a_sequence_without_units_does_not_matter(by, alpha, weigh
 
 @pytest.mark.parametrize("by", ["token", "sequence"])
 def test_sequences_of_weight_0_are_left_out(by):
-    X, y = make_contacts(40, random_state=1)
-    weights = np.random.default_rng(0).choice([0.0, 1.0, 2.0], 40)
+    X, y = make_contacts(20, random_state=1)
+    weights = np.random.default_rng(0).choice([0.0, 1.0, 2.0], 20)
     kept = np.flatnonzero(weights)
     some = [X[s] for s in kept], [y[s] for s in kept], weights[kept]
     model = make_pipeline(TemplateFeatures(["w[0]"]), CRFTagger(l2=0.1))

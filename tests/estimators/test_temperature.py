@@ -1,5 +1,7 @@
 """Calibration of a segmenter by a temperature, fitted to the segments of left-out folds."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 from sklearn.model_selection import KFold
@@ -53,14 +55,17 @@ def test_weights_are_divided_by_the_temperature_of_least_log_loss(data, loss):
         )
     assert list(model.predict(X)) == list(plain.predict(X))
 
+    folds = []
+    for train, test in KFold(3, shuffle=True, random_state=0).split(y):
+        part = SemiCRFSegmenter(l2=1.0, tol=1e-6, loss=loss)
+        folds.append((part.fit(X[train], [y[s] for s in train], weights[train]), test))
+
     def log_loss(divisor):
         parts = []
-        for train, test in KFold(3, shuffle=True, random_state=0).split(y):
-            part = SemiCRFSegmenter(l2=1.0, tol=1e-6, loss=loss)
-            part.fit(X[train], [y[s] for s in train], weights[train])
-            scaled(part, divisor)
+        for part, test in folds:
+            model = scaled(copy(part), divisor)
             for s in test:
-                proba, right = told(part, X[[s]], [y[s]])
+                proba, right = told(model, X[[s]], [y[s]])
                 parts.append([proba, right, np.full(len(proba), weights[s])])
         proba, right, weight = np.concatenate(parts, axis=1)
         n_right, n_wrong = weight @ right, weight @ (1 - right)

@@ -4,7 +4,6 @@ The answers are those of enumeration in exact arithmetic.
 """
 
 from functools import cache
-from itertools import product
 
 import numpy as np
 import pytest
@@ -101,12 +100,11 @@ def has_dead_ends(exact):
 
 @pytest.mark.parametrize("power", [12, 17, 100, 300])
 def test_rows_in_blocks(power):
-    for seed, cut in product(range(100), [1, 2, 3]):
-        exact = chain(seed, power)
-        if exact is None:
-            continue
+    for exact in filter(None, (chain(seed, power) for seed in range(100))):
         (emission, transition), ends = exact.arguments
-        if transition.ndim == 2 and not has_dead_ends(exact):
+        if transition.ndim > 2 or has_dead_ends(exact):
+            continue
+        for cut in (1, 2, 3):
             blocks = expected_features(iter([emission[:cut], emission[cut:]]), transition, **ends)
             assert_allclose(blocks.log_z, exact.log_z, rtol=1e-12)
             assert_allclose(blocks.entropy, exact.entropy, atol=1e-10)

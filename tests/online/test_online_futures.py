@@ -14,8 +14,8 @@ WORDS = np.array(["Mr.", "New", "York", "in", "met", "Smith", "and", "said", "of
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_no_future_changes_what_was_given(check):
-    found = sum(CHECKS[check](np.random.default_rng(seed)) for seed in range(150))
-    assert found > 300
+    found = sum(CHECKS[check](np.random.default_rng(seed)) for seed in range(75))
+    assert found > 150
 
 
 def sentences(seed, n=60):
