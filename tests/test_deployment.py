@@ -309,16 +309,23 @@ def test_many_threads_may_share_a_model(trained):
 UNWANTED = ("matplotlib", "pooch", "sklseq.solvers", "tests", "pytest", "skops", "rapidfuzz")
 SCRIPT = """
 import pickle, sys
+import numpy as np
 for file in sys.argv[1:]:
     model, X = pickle.load(open(file, "rb"))
     print(model.predict(X))
     model.predict_proba(X)
     loaded = [name for name in sys.modules if name.startswith({unwanted!r})]
     assert not loaded, (file, loaded)
+import sklseq
+sklseq.display.SWEEPS  # the package of displays, and nothing drawn
+data = sklseq.Shards([(np.arange(8.).reshape(2, 4, 1), [[0, 0, 1, 1]] * 2)])
+sklseq.CRFTagger().fit(data).score(data)
+loaded = {{"matplotlib", "dask", "distributed"}} & set(sys.modules)
+assert not loaded, loaded
 """
 
 
-def test_prediction_loads_only_what_it_needs(data, tmp_path):
+def test_prediction_loads_only_what_it_needs_and_training_no_cluster(data, tmp_path):
     expected = []
     for name, make in MODELS.items():
         X = as_input(name, data[0])

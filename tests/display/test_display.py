@@ -1,8 +1,5 @@
 """LatencyAccuracyDisplay: its numbers are those of decoders, its plots show them."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -118,9 +115,7 @@ def test_unknown_strategies_are_named(data, model):
         LatencyAccuracyDisplay.from_estimator(model, data[0], strategies=["greedy"])
 
 
-def test_matplotlib_is_imported_only_to_draw():
-    code = "import sys, sklseq; sklseq.display.SWEEPS; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+def test_no_latency_that_is_tried_is_infinite():
     assert np.isfinite(list(SWEEPS["lag"][1])).all()
 
 

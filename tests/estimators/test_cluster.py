@@ -318,18 +318,6 @@ def test_no_client():
     assert "ClusterError: Training on Dask bags and delayed shards needs a client" in done.stderr
 
 
-def test_dask_is_not_imported_unless_used():
-    program = (
-        "import sys, sklseq\n"
-        "from sklseq import Shards, CRFTagger\n"
-        "import numpy as np\n"
-        "data = Shards([(np.arange(8.).reshape(2, 4, 1), [[0, 0, 1, 1]] * 2)])\n"
-        "CRFTagger().fit(data).score(data)\n"
-        "assert not {'dask', 'distributed'} & set(sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
 def test_steps_from_shard_to_shard_are_refused(client):
     with pytest.raises(ValueError, match="solver='adagrad' goes from one shard to the next"):
         CRFTagger(solver="adagrad").fit(delayed_parts())

@@ -248,7 +248,7 @@ def conll2000(n):
 
 @CHOICES
 def test_conll2000(tmp_path, every):
-    X, y = conll2000(200)
+    X, y = conll2000(100)
     check_parity(X, y, tmp_path / "model", every, 0.999, 20, max_iterations=150)
 
 

@@ -315,8 +315,7 @@ def test_there_are_never_more_iterations_than_asked_for(capsys):
     assert "iteration 30 (lbfgs):" in lines[-1]
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.parametrize("factor", [0.13, 0.3])
+@pytest.mark.parametrize(("factor", "n_jobs"), [(0.13, 1), (0.3, 2)])
 def test_an_ascent_that_begins_far_away_is_given_up(factor, n_jobs):
     # Many rows of long documents have the same features.
     X, y = make_contacts(50, random_state=1)

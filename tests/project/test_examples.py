@@ -30,7 +30,7 @@ def test_the_search_runs(data, monkeypatch, capsys):
         pytest.skip("SKLSEQ_DATA names no folder that holds conll2002")
     if data == "generated":
         monkeypatch.delenv("SKLSEQ_DATA", raising=False)
-    monkeypatch.setenv("N_SENTENCES", "120" if data == "real" else "20")
+    monkeypatch.setenv("N_SENTENCES", "60" if data == "real" else "20")
     names = runpy.run_path(str(EXAMPLE), run_name="__main__")
     scores = names["search"].cv_results_["mean_test_score"]
     assert len(scores) == 12
