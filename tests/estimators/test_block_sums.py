@@ -47,7 +47,7 @@ def block_rows(request, monkeypatch):
 @pytest.mark.parametrize("scale", [0.3, 3.0, 300.0])
 @pytest.mark.parametrize("L", [1, 2, 3, 5, 9])
 def test_blocks_give_the_numbers_of_memory(L, scale, block_rows):
-    for seed, T in enumerate([1, 2, 5, 11, 120]):
+    for seed, T in enumerate([1, 2, 5, 11, 40]):
         tagger, X = model(L, 4, scale, seed, forbid=bool(seed % 2)), rows(T, 4, seed)
         sources = [RowBlocks(cut(X)), cut(X), RowBlocks(sparse.csr_matrix(X)), RowBlocks(X)]
         y = np.random.default_rng(seed).integers(0, L, T)

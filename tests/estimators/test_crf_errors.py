@@ -32,8 +32,7 @@ def spoiled(X, value, kind):
     return (X if kind == "dense" else [sparse.csr_matrix(x) for x in X]), long
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize(("kind", "value"), [("dense", np.nan), ("sparse", np.inf)])
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("tagger", [CRFTagger(), HMSVMTagger(), HMSVMTagger(kernel="rbf")], ids=str)
 def test_what_is_not_finite_is_found_in_whatever_block_it_is(data, tagger, n_jobs, kind, value):
