@@ -64,7 +64,7 @@ SUBJECTS = {
     "ZScoreTagger sampling": (ZScoreTagger(moments="sampling", random_state=0), ()),
     "ZScoreTaggerCV": (ZScoreTaggerCV(), ()),
     "CRFTaggerCV": (CRFTaggerCV(l2s=[0.1, 1.0], cv=OneFold()), ()),
-    "HMSVMTaggerCV": (HMSVMTaggerCV(Cs=[0.1, 1.0], cv=OneFold()), ()),
+    "HMSVMTaggerCV": (HMSVMTaggerCV(Cs=[0.01, 0.1], cv=OneFold()), ()),
     "HMSVMTagger rbf": (HMSVMTagger(kernel="rbf"), ()),
     "SemiCRFSegmenter": (SemiCRFSegmenter(l2=0.1), ()),
     "SemiCRFSegmenter l1": (SemiCRFSegmenter(l1=0.01, l2=0.01, max_segment_length=9, n_jobs=2), ()),
