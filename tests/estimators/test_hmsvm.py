@@ -27,10 +27,10 @@ from sklseq.objectives.margin.hinge import (
     Margin,
     PathLoss,
     StructuredHinge,
-    SupportPaths,
     _margin,
     linear_rows,
 )
+from sklseq.objectives.margin.pieces import SupportPaths
 from sklseq.objectives.margin.separable import contradiction, path_gram
 from sklseq.solvers import bcfw
 from tests.oracles import all_paths
@@ -432,7 +432,8 @@ def test_support_sequences_and_coefficients_make_the_weights(form):
     rows = np.concatenate(X)[tagger.support_]
     assert_allclose(rows.T @ tagger.dual_coef_, tagger.coef_, atol=1e-9)
     assert tagger.n_support_ == len(tagger.support_) == len(tagger.dual_coef_)
-    by_sequence = np.bincount(tagger.support_index_, tagger.support_alpha_)
+    paths = tagger.support_sequences_
+    by_sequence = np.bincount([p.sequence for p in paths], [p.alpha for p in paths])
     assert by_sequence.max() <= 2.0 * (1 + 1e-12)
 
 
@@ -875,16 +876,14 @@ def test_contradictions_equal_a_linear_program(seed):
     # Square roots of a Gram matrix's rounding.
     assert_allclose(alpha @ A, 0, atol=1e-6 * (1 + alpha.sum()))
     paths = SupportPaths(
-        owner,
-        loss,
-        loss,
+        owner, 2 * owner, loss, loss, 2 * np.arange(len(owner) + 1),
         np.concatenate([p for s, x in enumerate(X) for p in all_paths(2, 3) if (p != y[s]).any()]),
-    )
-    rows, offsets = np.concatenate(X), 2 * np.arange(len(X) + 1)
+    )  # fmt: skip
+    rows = np.concatenate(X)
     for source in (sparse.csr_matrix(rows), rows @ rows.T):
         if not sparse.issparse(source):
             source = partial(lambda gram, a, b: gram[np.ix_(a, b)], source)
-        gram = path_gram(paths, offsets, np.concatenate(y), 3, source, (1.0, 1.0))
+        gram = path_gram(paths, np.concatenate(y), 3, source, (1.0, 1.0))
         assert_allclose(gram, A @ A.T, atol=1e-12)
 
 

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 
 from sklseq import HMSVMTagger, HMSVMTaggerCV, Sequences
 from sklseq.data.constraints import resolve_constraints
-from sklseq.estimators.hmsvm.margin_problem import MarginProblem
+from sklseq.estimators.hmsvm.margin_problem import MarginProblem, kept_paths
 from sklseq.estimators.sources.source import RowSource
 from sklseq.features import TemplateFeatures
 from sklseq.objectives.margin.hinge import Margin, PathLoss, StructuredHinge, linear_rows
@@ -147,26 +147,17 @@ def test_paths_of_support_make_the_weights():
     dense = tagger.transition_coef_.toarray().reshape(3, 3, 3)
     assert_allclose(1.5 * total[24:], [dense[t] for t in triples], atol=1e-9)
     problem_ = MarginProblem(tagger, RowSource.read(X, y, None)).objective
-    problem_.start_from(
-        problem_.support_paths()._replace(
-            sequence=tagger.support_index_, alpha=tagger.support_alpha_.copy(),
-            loss=0 * tagger.support_alpha_, labels=tagger.support_labels_,
-        ),
-        resolve_constraints(None, tagger.classes_),
-    )  # fmt: skip
+    problem_.start_from(kept_paths(tagger), resolve_constraints(None, tagger.classes_))
     coef = problem_.weights().coef.ravel()  # all by the same factor
     factor = (coef @ total[:9]) / (total[:9] @ total[:9])
     assert_allclose(problem_.kernel.arrays["v"], factor * 1.5 * total[24:], atol=1e-9)
     paths = problem_.support_paths()
-    A = [
-        path_features(X[s], y[s], *scales) - path_features(X[s], labels, *scales)
-        for s, labels in zip(
-            paths.sequence,
-            np.split(paths.labels, np.cumsum([len(y[s]) for s in paths.sequence])[:-1]),
-        )
-    ]
-    data_ = paths, problem_.offsets, problem_.y, 3
-    gram = path_gram(*data_, problem_.source.matrix(), (1.5, 1.5), problem_.features)
+    A = []
+    for k, s in enumerate(paths.sequence):
+        (_, rows), labels = paths.select(np.array([k])).rows(), np.array(y[s])
+        labels[rows - problem_.offsets[s]] = paths.select(np.array([k])).labels
+        A.append(path_features(X[s], y[s], *scales) - path_features(X[s], labels, *scales))
+    gram = path_gram(paths, problem_.y, 3, problem_.source.matrix(), (1.5, 1.5), problem_.features)
     assert_allclose(gram, np.array(A) @ np.array(A).T, atol=1e-10)
 
 

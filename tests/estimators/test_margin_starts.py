@@ -37,25 +37,35 @@ def random_setting(seed):
     return X, y, settings
 
 
-def check_start(seed):
+def other_labels(y, seed):
+    """Some labels are others; from high to low if they were."""
+    rng = np.random.default_rng(seed)
+    y = [np.where(rng.random(len(z)) < 0.2, rng.integers(3, size=len(z)), z) for z in y]
+    return [np.sort(labels)[::-1] for labels in y] if seed % 2 else y
+
+
+def check_start(seed, relabel=False):
     """The dual variables at the start are allowed, and the weights are what they add up to."""
     X, y, ((before, w_before), (after, w_after)) = random_setting(seed)
     tagger = HMSVMTagger(warm_start=True, random_state=0, tol=0.1, **before).fit(X, y, w_before)
     tagger = pickle.loads(pickle.dumps(tagger)).set_params(**after)
+    y = other_labels(y, seed) if relabel else y
     objective = MarginProblem(tagger, RowSource.read(X, y, w_after)).objective
     paths = objective.support_paths()
-    mass = np.bincount(paths.sequence, paths.alpha, 6)
+    labelings = [*paths.labelings(objective.offsets, objective.y)]
+    mass = np.bincount([s for s, _, _ in labelings], [a for _, _, a in labelings], 6)
     assert not mass[w_after == 0].any()
     if after["slack"] == "l1":
         assert (mass <= objective.C * (1 + 1e-12)).all()
     eta, ends = after["transition_scale"], after["transition_scale"] * after["boundaries"]
     zero_one = isinstance(after["loss"], str) and after["loss"] == "zero_one"
     cost = after["loss"] if isinstance(after["loss"], np.ndarray) else 1 - np.eye(3)
-    rows, total, stop = np.eye(sum(map(len, X))), np.zeros(3 * sum(map(len, X)) + 15), 0
-    for s, alpha, loss in zip(paths.sequence, paths.alpha, paths.loss):
+    wrong = paths.wrong_rows(objective.y)
+    losses = np.bincount(wrong.path, cost[objective.y[wrong.row], wrong.label], len(paths.alpha))
+    assert_allclose(paths.loss, np.ones(len(losses)) if zero_one else losses)
+    rows, total = np.eye(sum(map(len, X))), np.zeros(3 * sum(map(len, X)) + 15)
+    for s, path, alpha in labelings:
         first, n = sum(map(len, X[:s])), len(X[s])
-        path, stop = paths.labels[stop : stop + n], stop + n
-        assert loss == pytest.approx(1.0 if zero_one else cost[y[s], path].sum())
         own = rows[first : first + n]
         assert "constraints" not in after or not ((path[:-1] == 0) & (path[1:] == 1)).any()
         of_truth, of_path = (path_features(own, p, 3, eta, ends) for p in (y[s], path))
@@ -71,9 +81,10 @@ def check_start(seed):
     return len(paths.alpha)
 
 
+@pytest.mark.parametrize("relabel", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_the_start_is_allowed_and_its_weights_add_up(seed):
-    check_start(seed)
+def test_the_start_is_allowed_and_its_weights_add_up(seed, relabel):
+    check_start(seed, relabel)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])

@@ -255,5 +255,5 @@ def test_inner_products_of_rows_wait_for_the_first_step():
             assert hinge.kernel.has_own
             hinge.optimize(hinge.blocks, np.zeros(len(hinge.pieces.first)), 3, 0.1)
         hinge.divide(8, 1)
-    hinge.unite()
+    hinge.divide(8, 2)
     assert not hinge.kernel.has_own

@@ -9,7 +9,14 @@ from scipy import sparse
 from sklseq import HMSVMTagger, Sequences
 from sklseq.data.constraints import Constraints
 from sklseq.objectives.margin.hinge import Margin, PathLoss, StructuredHinge, linear_rows
-from sklseq.objectives.margin.pieces import Pieces, WrongRows, cut, regroup, whole_sequences
+from sklseq.objectives.margin.pieces import (
+    Pieces,
+    SupportPaths,
+    WrongRows,
+    cut,
+    regroup,
+    whole_sequences,
+)
 
 
 def problem(seed, n=4, longest=12, L=3, m=5, C=1.0, slack="l1"):
@@ -31,26 +38,30 @@ def states(hinge):
 
 
 def of_paths(hinge):
-    """(Σ α φ, Σ α loss) of ``support_paths``, by a sum over sequences, with α checked."""
-    paths, offsets, y, L = hinge.support_paths(), hinge.offsets, hinge.y, hinge.n_labels
+    """(Σ α φ, Σ α loss) of labelings of whole sequences, with α checked."""
+    offsets, y, L = hinge.offsets, hinge.y, hinge.n_labels
     X = hinge.source.matrix().toarray()
     W, pairs, ends = np.zeros((X.shape[1], L)), np.zeros((L, L)), np.zeros((2, L))
-    bounds = np.concatenate([[0], np.cumsum(np.diff(offsets)[paths.sequence])])
-    lost = 0.0
-    for k, (s, alpha) in enumerate(zip(paths.sequence, paths.alpha)):
-        truth, path = y[offsets[s] : offsets[s + 1]], paths.labels[bounds[k] : bounds[k + 1]]
-        x = X[offsets[s] : offsets[s + 1]]
+    lost, mass, paths = 0.0, np.zeros(len(hinge.C)), hinge.support_paths()
+    for s, path, alpha in paths.labelings(offsets, y):
+        truth, x = y[offsets[s] : offsets[s + 1]], X[offsets[s] : offsets[s + 1]]
         lost += alpha * (path != truth).sum()
-        assert paths.loss[k] == pytest.approx((path != truth).sum(), abs=1e-12)
+        mass[s] += alpha
+        assert alpha > 0
         for labels, sign in ((truth, alpha), (path, -alpha)):
             np.add.at(W.T, labels, sign * x)
             np.add.at(pairs, (labels[:-1], labels[1:]), sign)
             ends[0, labels[0]] += sign
             ends[1, labels[-1]] += sign
-    mass = np.bincount(paths.sequence, paths.alpha, len(hinge.C))
-    assert (paths.alpha > 0).all()
+    wrong = np.bincount(paths.wrong_rows(y).path, minlength=len(paths.loss))
+    np.testing.assert_allclose(paths.loss, wrong, atol=1e-12)
+    assert paths.alpha @ paths.loss == pytest.approx(lost, abs=1e-9)
     assert (mass <= hinge.C * (1 + 1e-9)).all()
     return W, pairs, ends, lost
+
+
+def unite(hinge):
+    hinge._regroup(hinge.support_paths().wrong_rows(hinge.y), hinge.whole)
 
 
 def check(hinge):
@@ -71,7 +82,7 @@ def test_pieces_keep_weights_and_dual(seed):
     for k in range(6):
         before = states(hinge)
         if k % 3 == 2:
-            hinge.unite()
+            unite(hinge)
         else:
             hinge.divide(int(rng.integers(1, 6)), int(rng.integers(10)))
         np.testing.assert_array_equal(states(hinge), before)
@@ -103,7 +114,7 @@ def test_rescaled_pieces_have_the_dual_of_whole_sequences(ratio):
     check(hinge)
     assert hinge.certificate().gap >= -1e-9
     hinge.rescale(ratio)
-    hinge.unite()
+    unite(hinge)
     check(hinge)
 
 
@@ -162,7 +173,7 @@ def test_regrouped_paths_have_the_same_sums(seed):
     paths = WrongRows(*map(np.array, (piece, alpha, path, row, label)))
     active = np.isin(np.arange(50), row)
     for after in (whole_sequences(offsets), cut(offsets, active | (rng.random(50) < 0.3))):
-        found = regroup(paths, before, after)
+        found = regroup(paths, after)
         a, b = of_pairs(paths), of_pairs(found)
         assert a.keys() == b.keys()
         np.testing.assert_allclose([b[k] for k in a], [a[k] for k in a], rtol=1e-9)
@@ -176,11 +187,10 @@ def test_regrouped_paths_have_the_same_sums(seed):
 def test_pieces_of_one_origin_keep_their_paths():
     """Where other pieces join: the paths of each, in the order of pieces."""
     before = cut(np.array([0, 6, 12]), np.arange(12) % 6 < 5)  # the pieces of rows 0-4 and 6-10
-    split = cut(np.array([0, 6, 12]), np.isin(np.arange(12), [0, 2, 6, 7]))
     piece, path = np.array([0, 0, 1, 2]), np.array([0, 1, 2, 3, 3])
     alpha, row = np.array([0.3, 0.5, 0.25, 1.0]), np.array([0, 0, 2, 6, 7])
     paths = WrongRows(piece, alpha, path, row, np.array([1, 2, 1, 1, 2]))
-    found = regroup(paths, split, before)
+    found = regroup(paths, before)
     assert found.piece.tolist() == [0, 0, 0, 1]
     assert found.alpha[:3].sum() == pytest.approx(0.8, rel=1e-12)  # of row 0, more than of row 2
     assert found.alpha[3] == 1.0
@@ -218,3 +228,43 @@ def test_long_sequences_need_few_passes():
     least = other.objective_ - other.dual_gap_
     assert least <= tagger.objective_ <= 1.01 * other.objective_
     assert tagger.objective_ - tagger.dual_gap_ <= other.objective_
+
+
+@pytest.mark.parametrize(("n", "length"), [(4, 250), (1, 1000), (16, 250), (2, 2000)])
+def test_dual_variables_take_memory_linear_in_the_rows(n, length):
+    """Stored labels, which for whole sequences are about the sum of squared lengths."""
+    rng = np.random.default_rng(n)
+    y = [np.cumsum(rng.random(length) < 0.1) % 4 for _ in range(n)]
+    X = [sparse.csr_matrix(np.eye(4)[z] + 0.4 * rng.normal(size=(length, 4))) for z in y]
+    tagger = HMSVMTagger(solver="bcfw", C=0.1, random_state=0, tol=0.02).fit(X, y)
+    assert len(tagger.support_labels_) <= 8 * n * length
+    mass = np.zeros(n)
+    for s, labels, alpha in tagger.support_sequences_:
+        mass[s] += alpha
+        assert len(labels) == length
+    assert (mass <= 0.1 * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_starts_leave_out_forbidden_paths(seed):
+    """Paths of parts of sequences, the rest of which has the true labels."""
+    hinge, rng = problem(seed, n=6, longest=5), np.random.default_rng(seed)
+    masks = rng.random((3, 3)) < 0.6, rng.random(3) < 0.6, rng.random(3) < 0.6
+    sequence, first, parts, expected = [], [], [], []
+    for k in range(200):
+        s = int(rng.integers(6))
+        truth = hinge.y[hinge.offsets[s] : hinge.offsets[s + 1]]
+        a, b = np.sort(rng.choice(len(truth) + 1, 2, replace=False))
+        labels = truth.copy()
+        labels[a:b] = rng.integers(3, size=b - a)
+        around = labels[max(a - 1, 0) : b + 1]  # true labels elsewhere are taken to be allowed
+        free = masks[0][around[:-1], around[1:]].all() and (labels != truth).any()
+        if free and (a > 0 or masks[1][labels[0]]) and (b < len(labels) or masks[2][labels[-1]]):
+            expected.append(k)
+        sequence.append(s)
+        first.append(hinge.offsets[s] + a)
+        parts.append(labels[a:b])
+    bounds = np.concatenate([[0], np.cumsum([len(p) for p in parts])])
+    arrays = np.array(sequence), np.array(first), np.ones(200), np.ones(200), bounds
+    found = hinge._usable(SupportPaths(*arrays, np.concatenate(parts)), Constraints(*masks))
+    assert found.tolist() == expected

@@ -25,7 +25,7 @@ from sklseq.data.types import (
     SequencesLike,
 )
 from sklseq.estimators.column_units import scaling_advice, warn_columns
-from sklseq.estimators.hmsvm.margin_problem import PASSES, MarginProblem
+from sklseq.estimators.hmsvm.margin_problem import PASSES, MarginProblem, kept_paths
 from sklseq.estimators.hmsvm.perceptron_batch import UPDATES, fit_batch
 from sklseq.estimators.kernel_functions import check_kernel
 from sklseq.estimators.kernel_model import KernelTagger
@@ -59,8 +59,8 @@ class SupportSequence(NamedTuple):
 FITTED = {
     "coef_", "dual_coef_", "support_", "n_support_", "support_vectors_", "gamma_",
     "feature_names_in_", "objective_", "dual_gap_", "n_mistakes_", "radius_",
-    "support_index_", "support_alpha_", "support_labels_", "support_offsets_",
-    UPDATES,
+    "support_index_", "support_first_", "support_alpha_", "support_offsets_", "support_labels_",
+    "truth_labels_", "truth_offsets_", UPDATES,
 }  # fmt: skip
 
 # Why a fitted tagger may be without some of them, and what to do.
@@ -157,13 +157,12 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         a finite ``C``, a loss that adds up over rows, and ``transition_scale`` above 0.
         "auto" is "smoothing" where it can be and the sequence of a row has 200 rows on average
         (1,000 if rows are sparse, of more than 1,000 columns, and the kernel is linear, and then
-        only if slacks are squared or the squared lengths sum to more than 2e7), or the
-        kernel is linear and there are at least 1,000 rows of columns that, times labels, are at
-        most 40 (400 if rows are sparse), or ``C`` (at most 1 for more than 1,000 columns) times
-        the largest mean square of a column is at least 100, as of columns that were not scaled;
-        else "bcfw", which with the linear kernel, at least 1,000 rows and at most 100 dense
-        columns or 2,000 columns times labels gives way to "smoothing" if its duality gap falls
-        slowly.
+        only if slacks are squared), or the kernel is linear and there are at least 1,000 rows of
+        columns that, times labels, are at most 40 (400 if rows are sparse), or ``C`` (at most 1 for
+        more than 1,000 columns) times the largest mean square of a column is at least 100, as of
+        columns that were not scaled; else "bcfw", which with the linear kernel, at least 1,000 rows
+        and at most 100 dense columns or 2,000 columns times labels gives way to "smoothing" if its
+        duality gap falls slowly.
         Each was the fastest to a small gap there, or nearly so, see the user guide.
     average : bool or "auto", default="auto"
         Whether weights are the average of all iterates (for "bcfw", of later ones more); "auto":
@@ -221,7 +220,8 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         These rows; for kernels other than "linear" and "precomputed".
     support_sequences_ : list of SupportSequence
         Wrong labelings with α > 0, the largest α of a sequence first; of "bcfw" and "working_set"
-        only. With ``average=True``, those of the last iterate.
+        only. With ``average=True``, those of the last iterate. Made from their wrong parts at each
+        access: a long sequence may have as many as rows.
     objective_, dual_gap_ : float
         Objective, and an upper bound of its distance from the minimum. Not for the perceptron.
     loss_curve_ : ndarray of shape (n_points, 4), for the perceptron (n_iter,)
@@ -501,13 +501,8 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
                 "solver='perceptron' and 'smoothing', which 'auto' may be, see solver_, have no "
                 "support_sequences_; use 'bcfw' or 'working_set'."
             )
-        order = np.lexsort([-self.support_alpha_, self.support_index_])
-        bounds = self.support_offsets_
+        paths = kept_paths(self)
         return [
-            SupportSequence(
-                int(self.support_index_[k]),
-                self.classes_[self.support_labels_[bounds[k] : bounds[k + 1]]],
-                float(self.support_alpha_[k]),
-            )
-            for k in order
+            SupportSequence(s, self.classes_[labels], alpha)
+            for s, labels, alpha in paths.labelings(self.truth_offsets_, self.truth_labels_)
         ]

@@ -9,7 +9,6 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from sklseq._lib.callbacks import iteration_hook
-from sklseq._lib.ragged import offsets_of
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints
 from sklseq.data.sequences import TRANSITION, Sequences, canonical
@@ -29,9 +28,9 @@ from sklseq.objectives.margin.hinge import (
     Margin,
     PathLoss,
     StructuredHinge,
-    SupportPaths,
     linear_rows,
 )
+from sklseq.objectives.margin.pieces import SupportPaths
 from sklseq.objectives.margin.smoothed import SmoothedHinge
 from sklseq.objectives.scores.score_map import (
     ScoreMap,
@@ -191,18 +190,18 @@ class MarginProblem:
 
     def _previous_paths(self) -> SupportPaths:
         # The wrong labelings of the tagger's last fit, which must have been to sequences as long.
-        tagger = self.tagger
-        number, bounds = tagger.support_index_, tagger.support_offsets_
-        lengths, n = self.rows.lengths, len(self.rows)
-        known = number.max(initial=0) < n and (np.diff(bounds) == lengths[number]).all()
+        tagger, offsets, n = self.tagger, self.rows.offsets, len(self.rows)
+        number, before = tagger.support_index_, np.diff(tagger.truth_offsets_)
+        known = number.max(initial=0) < n and (before[number] == np.diff(offsets)[number]).all()
         if not known or not np.array_equal(tagger.classes_, self.source.classes):
             raise ValueError(
                 "warm_start=True needs the sequences and labels of the previous fit, whose dual "
                 f"variables start the next; got {n} sequences of other lengths, or labels other "
                 f"than {tagger.classes_.tolist()[:8]}. Use warm_start=False."
             )
-        alpha = tagger.support_alpha_
-        return SupportPaths(number, alpha, np.zeros_like(alpha), tagger.support_labels_)
+        paths = kept_paths(tagger)
+        first = paths.first - tagger.truth_offsets_[number] + offsets[number]
+        return paths._replace(first=first)
 
     def reached(self) -> SolverResult:
         """Return the result of the passes so far, after an interrupt."""
@@ -298,12 +297,14 @@ class MarginProblem:
         if self.solver == "smoothing":
             return outcome
         paths = self.objective.support_paths()
-        lengths = np.diff(self.objective.offsets)[paths.sequence]
         return outcome | {
             "support_index_": paths.sequence,
+            "support_first_": paths.first,
             "support_alpha_": paths.alpha,
+            "support_offsets_": paths.bounds,
             "support_labels_": paths.labels,
-            "support_offsets_": offsets_of(lengths),
+            "truth_labels_": self.objective.y.astype(np.int16),
+            "truth_offsets_": self.objective.offsets,
         }
 
 
@@ -344,6 +345,13 @@ def check_kernel_of_roles(tagger: Any, roles: np.ndarray | None) -> None:
             "Transition features, which X or transition_features gives, have weights of their own "
             f"and need kernel='linear'; got kernel={tagger.kernel!r:.40}."
         )
+
+
+def kept_paths(tagger: Any) -> SupportPaths:
+    """The paths with α > 0 of a fitted tagger, without their loss."""
+    alpha = tagger.support_alpha_
+    of_paths = tagger.support_index_, tagger.support_first_, alpha, np.zeros_like(alpha)
+    return SupportPaths(*of_paths, tagger.support_offsets_, tagger.support_labels_)
 
 
 def _inseparable(sequences: np.ndarray) -> str:

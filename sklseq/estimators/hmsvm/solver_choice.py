@@ -7,7 +7,7 @@ from scipy import sparse
 
 from sklseq.data.sequences import Sequences, made_of_ones
 from sklseq.estimators.kernel_functions import fits
-from sklseq.objectives.margin.hinge import MOST_CELLS, StructuredHinge
+from sklseq.objectives.margin.hinge import StructuredHinge
 
 # Length of sequences, on average over rows, from which "auto" is "smoothing": an update of "bcfw"
 # changes the weight of one labeling of a whole sequence, and long sequences need many updates. With
@@ -39,9 +39,8 @@ def choose_solver(tagger: Any, X: Sequences, n_labels: int) -> str:
         raise ValueError(f"solver='smoothing' cannot have {reason}; use solver='bcfw'.")
     if tagger.solver != "auto":
         return tagger.solver
-    n_cells = float(X.lengths @ X.lengths)
-    is_divided = is_large and tagger.slack != "l2" and n_cells <= MOST_CELLS
-    is_long = n_cells >= least * X.n_rows and not is_divided
+    is_divided = is_large and tagger.slack != "l2"
+    is_long = float(X.lengths @ X.lengths) >= least * X.n_rows and not is_divided
     if tagger.kernel != "linear" and not fits(X.n_rows, tagger.cache_size):
         return "bcfw"
     wins = is_long

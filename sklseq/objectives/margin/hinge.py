@@ -32,6 +32,7 @@ from sklseq.data.constraints import Constraints
 from sklseq.objectives.margin.gram_threads import GramThreads
 from sklseq.objectives.margin.pieces import (
     Pieces,
+    SupportPaths,
     WrongRows,
     cut,
     regroup,
@@ -43,7 +44,6 @@ from sklseq.objectives.margin.separable import (
     chain_differences,
     link_differences,
     path_gram,
-    path_rows,
     smallest_contradiction,
     state_differences,
 )
@@ -56,8 +56,6 @@ _known_paths = load_kernel("sklseq.objectives.margin._known_paths")
 
 LANES = 8
 N_TESTED = 300  # paths tested for contradictions; their Gram matrix is stored
-# Σ T² up to which sequences are divided: there are up to about T paths of each in the end.
-MOST_CELLS = 2e7
 ROUNDING = 1e-10  # fraction of the largest margin, far above the effect of the order of sums
 
 
@@ -112,30 +110,6 @@ class Certificate(NamedTuple):
     @property
     def gap(self) -> float:
         return self.primal - self.dual
-
-
-class SupportPaths(NamedTuple):
-    """Wrong paths with α > 0, by sequence.
-
-    Attributes
-    ----------
-    sequence : int64 ndarray of shape (n_paths,)
-    alpha, loss : ndarray of shape (n_paths,)
-    labels : int32 ndarray
-        Labels of all paths, concatenated.
-    """
-
-    sequence: np.ndarray
-    alpha: np.ndarray
-    loss: np.ndarray
-    labels: np.ndarray
-
-    def select(self, chosen: np.ndarray, offsets: np.ndarray) -> SupportPaths:
-        """Paths by number; ``offsets`` are those of the data."""
-        bounds = offsets_of(np.diff(offsets)[self.sequence])
-        labels = [self.labels[bounds[k] : bounds[k + 1]] for k in chosen]
-        kept = (values[chosen] for values in (self.sequence, self.alpha, self.loss))
-        return SupportPaths(*kept, np.concatenate(labels))
 
 
 def padded(n_labels: int) -> int:
@@ -333,7 +307,8 @@ class StructuredHinge:
             return
         S, coef = self.kernel.arrays["S"], self.kernel.arrays["coef"]
         for run in self._runs(order):
-            rows, place = path_rows(run, self.offsets)[1], np.zeros(len(self.C), np.int64)
+            rows = spread(self.offsets[run], np.diff(self.offsets)[run])[0]
+            place = np.zeros(len(self.C), np.int64)
             place[run] = np.cumsum(np.diff(self.offsets)[run]) - np.diff(self.offsets)[run]
             before, gram = coef[rows], self.source.gram(rows)
             self.kernel.bind_gram(gram, np.ascontiguousarray(S[:, rows]), place)
@@ -423,7 +398,7 @@ class StructuredHinge:
         """Start from the α of an earlier training on the same rows, with any C and loss.
 
         Paths that are now forbidden, equal to the true one or in sequences of weight 0 are left
-        out. The α of a sequence are scaled down to the sum C_i where they exceed it, then all α are
+        out. The α of a block are scaled down to the sum C_i where they exceed it, then all α are
         multiplied as by :meth:`rescale`.
 
         Parameters
@@ -432,31 +407,39 @@ class StructuredHinge:
             Sorted by sequence; their loss is not used.
         allowed : Constraints
         """
-        chosen = self._usable(paths, allowed)
-        if not len(chosen):
+        paths = paths.select(self._usable(paths, allowed))
+        wrong, pieces = paths.wrong_rows(self.y), self.whole
+        if not len(wrong.row):
             return
-        paths, most = paths.select(chosen, self.offsets), np.inf
-        if self.slack == "l1":
-            mass = np.bincount(paths.sequence, paths.alpha, len(self.C))
-            limit = self.C[mass > 0] / mass[mass > 0]
-            factor, most = np.ones(len(mass)), float(np.maximum(limit, 1).min())
-            factor[mass > 0] = np.minimum(limit, 1)
-            paths.alpha[:] *= factor[paths.sequence]
-        path, rows = path_rows(paths.sequence, self.offsets)
-        at = np.flatnonzero(paths.labels != self.y[rows])
-        self._hold(WrongRows(paths.sequence, paths.alpha, path[at], rows[at], paths.labels[at]))
-        self._add_weights(paths)
+        if self.can_divide:
+            free = np.bincount(wrong.row, minlength=len(self.y)) > 0
+            pieces = cut(self.offsets, widened(free, self.offsets))
+        self._regroup(wrong, pieces)
+        most = self._limit_alpha() if self.slack == "l1" else np.inf
+        self._add_weights(self.support_paths())
         self._multiply_dual(most)
 
+    def _limit_alpha(self) -> float:
+        # Scales α down to sums of at most C_i. Returns the factor that all may still grow by.
+        C, mass = self.C_of_blocks, self._mass_and_loss()[1]
+        limit = np.divide(C, mass, out=np.full(len(mass), np.inf), where=mass > 0)
+        self.kernel.arrays["alpha"] *= np.minimum(limit, 1)
+        return float(np.maximum(limit, 1).min())
+
     def _usable(self, paths: SupportPaths, allowed: Constraints) -> np.ndarray:
-        owner, rows = path_rows(paths.sequence, self.offsets)
-        n, inside = len(paths.sequence), np.flatnonzero(owner[1:] == owner[:-1]) + 1
-        first = np.searchsorted(owner, np.arange(n))
-        last, labels = np.searchsorted(owner, np.arange(n), "right") - 1, paths.labels
-        wrong = np.bincount(owner, labels != self.y[rows], n) > 0
-        barred = ~allowed.transition[labels[inside - 1], labels[inside]]
-        free = allowed.start[labels[first]] & allowed.end[labels[last]]
-        free &= np.bincount(owner[inside], barred, n) == 0
+        # Numbers of paths that are allowed, wrong, and of blocks.
+        (path, rows), labels, n = paths.rows(), paths.labels, len(paths.alpha)
+        first, last, y = paths.bounds[:-1], paths.bounds[1:] - 1, np.append(self.y, 0)
+        begins = np.zeros(len(y), dtype=bool)  # whether a sequence does, or all have ended
+        begins[self.offsets] = True
+        before = np.append(0, labels)[:-1]
+        before[first] = y[rows[first] - 1]
+        follows = allowed.transition[before, labels]
+        barred = ~np.where(begins[rows], allowed.start[labels], follows)
+        follows = allowed.transition[labels[last], y[rows[last] + 1]]
+        free = np.where(begins[rows[last] + 1], allowed.end[labels[last]], follows)
+        free &= np.bincount(path, barred, n) == 0
+        wrong = np.bincount(path, labels != y[rows], n) > 0
         return np.flatnonzero(wrong & free & np.isin(paths.sequence, self.blocks))
 
     def _hold(self, paths: WrongRows) -> None:
@@ -476,7 +459,7 @@ class StructuredHinge:
 
     def _add_weights(self, paths: SupportPaths) -> None:
         # w += Σ α_ip (φ(x_i, y_i) - φ(x_i, p))
-        a, L, data = self.kernel.arrays, self.n_labels, (paths, self.offsets, self.y)
+        a, L, data = self.kernel.arrays, self.n_labels, (paths, self.y)
         states = np.stack([part.T @ paths.alpha for part in state_differences(*data, L)], axis=1)
         if self.is_linear:
             a["W"][:, :L] += self.source.matrix().T @ states
@@ -543,9 +526,7 @@ class StructuredHinge:
     def can_divide(self) -> bool:
         """Whether slacks add up over pieces of sequences, of which paths can be put together."""
         additive = self.loss.offset == 0 and self.slack in ("l1", "hard")
-        lengths = np.diff(self.offsets).astype(float)
-        fits = lengths @ lengths <= MOST_CELLS
-        return bool(additive and not self.averaging and self.is_linear and fits)
+        return bool(additive and not self.averaging and self.is_linear)
 
     def divide(self, longest: int, shift: int) -> None:
         """Make the blocks pieces around the rows that paths dispute; the weights stay.
@@ -562,31 +543,15 @@ class StructuredHinge:
         """
         if self.disputed is None:
             self._worst()
-        paths, active = self._wrong_rows(), np.zeros(len(self.y), dtype=bool)
+        paths, active = self.support_paths().wrong_rows(self.y), np.zeros(len(self.y), dtype=bool)
         active[paths.row] = True
         free = widened(active | self.disputed.astype(bool), self.offsets)
         at = np.arange(len(free)) + shift
         free &= active | (at % (longest + 1) != 0)
         self._regroup(paths, cut(self.offsets, free))
 
-    def unite(self) -> None:
-        """Make the blocks whole sequences again; the weights stay."""
-        if self.pieces is not self.whole:
-            self._regroup(self._wrong_rows(), self.whole)
-
-    def _wrong_rows(self) -> WrongRows:
-        # The paths of all working sets.
-        a, pieces = self.kernel.arrays, self.pieces
-        size = a["size"]
-        slot, piece = spread(np.zeros_like(size), size)
-        rows, path = spread(pieces.first[piece], (pieces.stop - pieces.first)[piece])
-        labels = a["paths"][slot[path], rows]
-        wrong = np.flatnonzero(labels != self.y[rows])
-        alpha = a["alpha"][slot, piece]
-        return WrongRows(piece, alpha, path[wrong], rows[wrong], labels[wrong])
-
     def _regroup(self, paths: WrongRows, pieces: Pieces) -> None:
-        paths = regroup(paths, self.pieces, pieces)
+        paths = regroup(paths, pieces)
         self._bind(pieces)
         self._hold(paths)
 
@@ -595,14 +560,13 @@ class StructuredHinge:
 
         If so, `inseparable` names the sequences.
         """
-        self.unite()
         paths = self.support_paths()
         if self.slack != "hard" or not len(paths.alpha):
             return False
-        paths = paths.select(np.sort(np.argsort(-paths.alpha)[:N_TESTED]), self.offsets)
+        paths = paths.select(np.sort(np.argsort(-paths.alpha)[:N_TESTED]))
         source = self.source.matrix() if self.is_linear else self.kernels_of
         scales = (self.scale, self.boundary)
-        data = paths, self.offsets, self.y, self.n_labels
+        data = paths, self.y, self.n_labels
         gram = path_gram(*data, source, scales, self.features)
         self._contradiction = smallest_contradiction(gram, paths.loss, paths.sequence)
         return len(self._contradiction) > 0
@@ -719,16 +683,14 @@ class StructuredHinge:
         return self.features.unpack(self.kernel.arrays["v"], len(self.source.order))
 
     def support_paths(self) -> SupportPaths:
-        """The paths of all working sets, of whole sequences."""
-        wrong = regroup(self._wrong_rows(), self.pieces, self.whole)
-        rows, path = spread(self.offsets[wrong.piece], np.diff(self.offsets)[wrong.piece])
-        labels = self.y[rows].astype(np.int32)
-        first = np.searchsorted(path, np.arange(len(wrong.piece)))
-        labels[first[wrong.path] + wrong.row - self.offsets[wrong.piece[wrong.path]]] = wrong.label
-        loss = self.loss.offset + np.bincount(
-            wrong.path, self.loss.cost[self.y[wrong.row], wrong.label], len(wrong.piece)
-        )
-        return SupportPaths(wrong.piece, wrong.alpha, loss, labels)
+        """The paths of all working sets, with the labels of their pieces."""
+        a, pieces = self.kernel.arrays, self.pieces
+        size, lengths = a["size"], pieces.stop - pieces.first
+        slot, piece = spread(np.zeros_like(size), size)
+        rows, path = spread(pieces.first[piece], lengths[piece])
+        alpha, loss = a["alpha"][slot, piece], a["loss"][slot, piece]
+        owner, first, bounds = pieces.owner[piece], pieces.first[piece], offsets_of(lengths[piece])
+        return SupportPaths(owner, first, alpha, loss, bounds, a["paths"][slot[path], rows])
 
     def support_rows(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows with coefficients other than 0, and these, of shape (n_support, n_labels):
@@ -737,7 +699,7 @@ class StructuredHinge:
 
         With the linear kernel, coefficients of the working sets, also if iterates are averaged.
         """
-        paths, L = self._wrong_rows(), self.n_labels
+        paths, L = self.support_paths().wrong_rows(self.y), self.n_labels
         if self.is_linear:
             rows, place = np.unique(paths.row, return_inverse=True)
             cells = L * place + np.stack([self.y[paths.row], paths.label])

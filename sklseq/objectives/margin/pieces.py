@@ -14,11 +14,12 @@ A piece is a run of *free* rows and the held rows beside it. It is worthwhile wh
 certain: they are in no piece and cost nothing, and a step changes few rows instead of all.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from sklseq._lib.ragged import ranges
+from sklseq._lib.ragged import offsets_of, ranges
 from sklseq.data.sequences import row_positions
 
 SEED, N_CODES = 20031, 1 << 12  # of the random numbers by which equal paths are recognised
@@ -76,6 +77,7 @@ class WrongRows(NamedTuple):
     Attributes
     ----------
     piece : int64 ndarray of shape (n_paths,)
+        Number of the piece of each path, in the order of rows.
     alpha : ndarray of shape (n_paths,)
     path, row, label : ndarray of shape (n_wrong,)
         Sorted by path and row.
@@ -95,7 +97,62 @@ class WrongRows(NamedTuple):
         return WrongRows(piece, alpha, number, self.row[rows], self.label[rows])
 
 
-def regroup(paths: WrongRows, before: Pieces, after: Pieces) -> WrongRows:
+class SupportPaths(NamedTuple):
+    """Wrong paths with α > 0: each by its labels in some rows; in the others it has the true ones.
+
+    Attributes
+    ----------
+    sequence, first : int64 ndarray of shape (n_paths,)
+        Sequence of each path, and the row of its first label. Paths of one sequence and one first
+        row share one limit of their sum of α.
+    alpha, loss : ndarray of shape (n_paths,)
+    bounds : int64 ndarray of shape (n_paths + 1,)
+        Labels of path k: ``labels[bounds[k]:bounds[k + 1]]``.
+    labels : int ndarray
+    """
+
+    sequence: np.ndarray
+    first: np.ndarray
+    alpha: np.ndarray
+    loss: np.ndarray
+    bounds: np.ndarray
+    labels: np.ndarray
+
+    def select(self, chosen: np.ndarray) -> "SupportPaths":
+        """Paths by number."""
+        lengths = np.diff(self.bounds)[chosen]
+        kept = (values[chosen] for values in self[:4])
+        labels = self.labels[ranges(self.bounds[chosen], lengths)]
+        return SupportPaths(*kept, offsets_of(lengths), labels)
+
+    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """(number of the path, row of the data) of each label."""
+        rows, path = spread(self.first, np.diff(self.bounds))
+        return path, rows
+
+    def wrong_rows(self, y: np.ndarray) -> WrongRows:
+        """Their wrong rows; for the number of a piece, its first row."""
+        path, rows = self.rows()
+        wrong = np.flatnonzero(self.labels != y[rows])
+        return WrongRows(self.first, self.alpha, path[wrong], rows[wrong], self.labels[wrong])
+
+    def labelings(
+        self, offsets: np.ndarray, y: np.ndarray
+    ) -> Iterator[tuple[int, np.ndarray, float]]:
+        """(sequence, labels, α) of wrong paths of whole sequences with the same Σ α φ.
+
+        By sequence, the largest α first, and Σ α of a sequence no larger than of its pieces.
+        """
+        wrong = regroup(self.wrong_rows(y), whole_sequences(offsets))
+        bounds = np.searchsorted(wrong.path, np.arange(len(wrong.piece) + 1))
+        for k in np.lexsort([-wrong.alpha, wrong.piece]):
+            s, cells = int(wrong.piece[k]), slice(bounds[k], bounds[k + 1])
+            labels = y[offsets[s] : offsets[s + 1]].copy()
+            labels[wrong.row[cells] - offsets[s]] = wrong.label[cells]
+            yield s, labels, float(wrong.alpha[k])
+
+
+def regroup(paths: WrongRows, after: Pieces) -> WrongRows:
     """The paths of other pieces that have the same Σ α φ, and no larger sums of α.
 
     A path whose wrong rows are in several pieces becomes a path of each. Where a piece takes in
@@ -105,14 +162,12 @@ def regroup(paths: WrongRows, before: Pieces, after: Pieces) -> WrongRows:
     Parameters
     ----------
     paths : WrongRows
-    before : Pieces
-        Pieces of ``paths``.
     after : Pieces
         All rows in which paths err are free.
     """
     if not len(paths.row):
         return paths
-    parts = _merged(_split(paths, after), before.first[paths.piece])
+    parts = _merged(_split(paths, after), paths.piece)
     return _combined(parts)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import nnls
 
-from sklseq.objectives.margin.pieces import spread
+from sklseq.objectives.margin.pieces import SupportPaths
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 
 # Norm of the sum, relative to its longest term, below which it counts as 0: no solver finds a
@@ -78,7 +78,7 @@ def smallest_contradiction(gram: np.ndarray, loss: np.ndarray, owner: np.ndarray
 
 
 def path_gram(
-    paths: Any, offsets: np.ndarray, y: np.ndarray, n_labels: int, source: Any, scales: tuple,
+    paths: SupportPaths, y: np.ndarray, n_labels: int, source: Any, scales: tuple,
     features: TransitionFeatures | None = None,
 ) -> np.ndarray:  # fmt: skip
     """Inner products of φ(x_i, y_i) - φ(x_i, p), for the paths p of some sequences i.
@@ -86,8 +86,8 @@ def path_gram(
     Parameters
     ----------
     paths : SupportPaths
-    offsets, y : ndarray
-        Offsets of sequences, and label codes of rows.
+    y : ndarray
+        Label codes of rows.
     n_labels : int
     source : CSR matrix of rows, or function ``source(a, b)`` of row numbers
         Returns the kernels of rows a with rows b.
@@ -96,7 +96,7 @@ def path_gram(
     features : TransitionFeatures, optional
     """
     total = np.zeros((len(paths.sequence),) * 2)
-    for part in state_differences(paths, offsets, y, n_labels):
+    for part in state_differences(paths, y, n_labels):
         if sparse.issparse(source):
             rows = part @ source
             total += (rows @ rows.T).toarray()
@@ -105,19 +105,19 @@ def path_gram(
             part = part[:, used].toarray()
             for rows in np.array_split(np.arange(len(used)), 1 + len(used) ** 2 // KERNELS):
                 total += part[:, rows] @ source(used[rows], used) @ part.T
-    chain = list(chain_differences(paths, offsets, y, n_labels, *scales))
+    chain = list(chain_differences(paths, y, n_labels, *scales))
     if features is not None:
-        chain.append(scales[0] * link_differences(paths, offsets, y, features))
+        chain.append(scales[0] * link_differences(paths, y, features))
     for part in chain:
         total += (part @ part.T).toarray()
     return total
 
 
 def state_differences(
-    paths: Any, offsets: np.ndarray, y: np.ndarray, n_labels: int
+    paths: SupportPaths, y: np.ndarray, n_labels: int
 ) -> Iterator[sparse.csr_matrix]:
     """For each label j, a matrix (n_paths, n_rows) of [y_t = j] - [p_t = j]."""
-    owner, rows = path_rows(paths.sequence, offsets)
+    owner, rows = paths.rows()
     apart = paths.labels != y[rows]
     owner, rows, wrong = owner[apart], rows[apart], paths.labels[apart]
     shape = (len(paths.sequence), len(y))
@@ -128,14 +128,13 @@ def state_differences(
 
 
 def chain_differences(
-    paths: Any, offsets: np.ndarray, y: np.ndarray, n_labels: int, scale: float, boundary: float
+    paths: SupportPaths, y: np.ndarray, n_labels: int, scale: float, boundary: float
 ) -> Iterator[sparse.csr_matrix]:
     """Differences of the features of transitions, first and last labels: (n_paths, size) each."""
-    owner, rows = path_rows(paths.sequence, offsets)
+    owner, rows = paths.rows()
     truth, wrong, n = y[rows].astype(int), paths.labels.astype(int), len(paths.sequence)
     inside = np.flatnonzero(owner[1:] == owner[:-1]) + 1
-    first = np.searchsorted(owner, np.arange(n))
-    last = np.searchsorted(owner, np.arange(n), "right") - 1
+    first, last = paths.bounds[:-1], paths.bounds[1:] - 1
     for value, size, codes, who in (
         (scale, n_labels**2, lambda p: n_labels * p[inside - 1] + p[inside], owner[inside]),
         (boundary, n_labels, lambda p: p[first], np.arange(n)),
@@ -149,10 +148,10 @@ def chain_differences(
 
 
 def link_differences(
-    paths: Any, offsets: np.ndarray, y: np.ndarray, features: TransitionFeatures
+    paths: SupportPaths, y: np.ndarray, features: TransitionFeatures
 ) -> sparse.csr_matrix:
     """Differences of the sums of transition features: (n_paths, n_weights)."""
-    owner, rows = path_rows(paths.sequence, offsets)
+    owner, rows = paths.rows()
     inside = np.flatnonzero(owner[1:] == owner[:-1]) + 1
     shape, total = (len(paths.sequence), features.n_weights), 0
     for sign, labels in ((1, y[rows].astype(np.int64)), (-1, paths.labels.astype(np.int64))):
@@ -161,9 +160,3 @@ def link_differences(
         k, weight, value = features.of_pairs(rows, pairs)
         total += sparse.csr_matrix((sign * value, (owner[k], weight)), shape=shape)
     return total
-
-
-def path_rows(sequence: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(number of the path, row of the data) of each label of paths of these sequences."""
-    rows, path = spread(offsets[sequence], np.diff(offsets)[sequence])
-    return path, rows
