@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sklseq.solvers._result import SolverResult
+from sklseq.solvers._result import ROUNDING, SolverResult
 
 # One pass in FULL_EVERY updates all sequences. The others update those whose part of the gap was
 # above LARGE_GAP times the mean; updates of the rest would hardly change the objective.
@@ -32,14 +32,22 @@ class GapMonitor:
         self.objective, self.tol = objective, tol
         self.history: list[tuple] = []
         self.primal, self.converged, self.next_proof = np.inf, False, PATIENCE
-        self.gap = np.inf
+        self.gap, self.is_exhausted = np.inf, False  # whether rounding errors may exceed tol
 
     def measure(self, k: int) -> None:
         """Evaluate primal and dual after pass k."""
         self.primal, dual = self.objective.certificate()
         self.gap = self.primal - dual
         self.history.append((k, self.primal, dual, self.gap))
-        self.converged = bool(np.isfinite(self.primal) and self.gap <= self.tol * self.primal)
+        if np.isfinite(self.primal) and self.gap <= self.tol * self.primal:
+            self._allow_for_rounding()
+            self.converged = self.gap <= self.tol * self.primal
+            self.is_exhausted = not self.converged
+
+    def _allow_for_rounding(self) -> None:
+        # The gap is at least what rounding errors of the last measurement may hide.
+        self.gap = max(self.gap, self.objective.rounding())
+        self.history[-1] = self.history[-1][0], self.primal, self.primal - self.gap, self.gap
 
     def is_inseparable(self, k: int) -> bool:
         """Whether it is proved after pass k that no weights meet a hard margin."""
@@ -51,6 +59,9 @@ class GapMonitor:
         return bool(self.objective.find_contradiction())
 
     def result(self, k: int, message: str = "max_iter reached") -> SolverResult:
+        if np.isfinite(self.primal):
+            self._allow_for_rounding()
+        message = ROUNDING if self.is_exhausted else message
         message = "gap within tol" if self.converged else message
         primal, history = self.primal, self.history
         return SolverResult(self.objective, primal, k, self.converged, history, message)
@@ -84,8 +95,8 @@ def bcfw(
 
     Parameters
     ----------
-    objective : object with blocks, optimize, known_paths, prepared, certificate, inseparable, \
-            find_contradiction, can_divide; if that is true, divide
+    objective : object with blocks, optimize, known_paths, prepared, certificate, rounding, \
+            inseparable, find_contradiction, can_divide; if that is true, divide
     rng : Generator or RandomState
         Shuffles the sequences.
     tol : float
@@ -146,7 +157,7 @@ def bcfw(
         stops = callback is not None and callback(k, monitor.primal if due else np.nan, objective)
         if stops and not due:
             monitor.measure(k)
-        if stops or monitor.converged:
+        if stops or monitor.converged or monitor.is_exhausted:
             break
     return monitor.result(k, "stopped by the callback" if stops else "max_iter reached")
 

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+ROUNDING = "rounding reached"  # message if more iterations cannot reduce the gap
+
 
 class SolverResult(NamedTuple):
     """Result of a solver.

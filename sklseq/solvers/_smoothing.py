@@ -8,7 +8,7 @@ import numpy as np
 from sklseq._lib.threads import Threads
 from sklseq._lib.tiny import TINY
 from sklseq.solvers._lbfgs import lbfgs
-from sklseq.solvers._result import SolverResult
+from sklseq.solvers._result import ROUNDING, SolverResult
 
 FIRST = 0.25  # first temperature, as a fraction of the typical loss of a row
 # Fractions of the allowed gap: ACCURACY may remain after L-BFGS, AIM is what the next temperature
@@ -16,7 +16,6 @@ FIRST = 0.25  # first temperature, as a fraction of the typical loss of a row
 # multiplies the temperature by a factor within FACTORS.
 ACCURACY, AIM, POWER, FACTORS = 0.2, 0.6, 0.65, (0.1, 0.5)
 STEPS = 40  # maximum number of temperatures; the last is far below rounding
-ROUNDING = "rounding reached"  # message if more iterations cannot reduce the gap
 
 
 def smoothing(

@@ -58,6 +58,6 @@ def working_set(
         if monitor.is_inseparable(k):
             return monitor.inseparable_result(k)
         stops = callback is not None and callback(k, monitor.primal, objective)
-        if stops or monitor.converged:
+        if stops or monitor.converged or monitor.is_exhausted:
             return monitor.result(k, "stopped by the callback")
     return monitor.result(k)

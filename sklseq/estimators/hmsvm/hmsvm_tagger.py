@@ -223,7 +223,8 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         only. With ``average=True``, those of the last iterate. Made from their wrong parts at each
         access: a long sequence may have as many as rows.
     objective_, dual_gap_ : float
-        Objective, and an upper bound of its distance from the minimum. Not for the perceptron.
+        Objective, and an upper bound of its distance from the minimum, which is at least what
+        rounding errors may hide. Not for the perceptron.
     loss_curve_ : ndarray of shape (n_points, 4), for the perceptron (n_iter,)
         Rows (pass, primal objective, dual objective, gap), with ``average=True`` of the average so
         far. For the perceptron, the number of mistakes of each pass.
@@ -251,8 +252,8 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
     Warns
     -----
     ConvergenceWarning
-        If ``tol`` was not reached in ``max_iter`` passes; for a hard margin, also if it was neither
-        found nor proved not to exist.
+        If ``tol`` was not reached in ``max_iter`` passes, or rounding hides whether it was; for a
+        hard margin, also if it was neither found nor proved not to exist.
 
     Notes
     -----

@@ -56,6 +56,7 @@ _known_paths = load_kernel("sklseq.objectives.margin._known_paths")
 
 LANES = 8
 N_TESTED = 300  # paths tested for contradictions; their Gram matrix is stored
+EPSILON = float(np.finfo(np.float64).eps) / 2
 ROUNDING = 1e-10  # fraction of the largest margin, far above the effect of the order of sums
 
 
@@ -183,6 +184,8 @@ class StructuredHinge:
         Numbers of the sequences with a positive C and at least one row.
     measured : Certificate
         The last one that was asked for.
+    violations : ndarray
+        The largest violation of each sequence, by which slacks were measured last.
     """
 
     def __init__(
@@ -493,7 +496,8 @@ class StructuredHinge:
         dual = self._dual(half)
         if self.gram_threads is not None:
             self.gram_threads.adapt(dual)
-        C, xi = self.C[self.sequences], np.maximum(self._worst(), 0)
+        self.violations = self._worst()
+        C, xi = self.C[self.sequences], np.maximum(self.violations, 0)
         if self.slack == "l1":
             return Certificate(half + float(C @ xi), dual)
         if self.slack == "l2":
@@ -501,6 +505,44 @@ class StructuredHinge:
         # w violates margins by at most max ξ, so w / (1 - max ξ / least loss) violates none.
         factor = 1 - xi.max(initial=0) / self.loss.least if xi.max(initial=0) > 0 else 1.0
         return Certificate(half / factor**2 if factor > 0 else np.inf, dual)
+
+    def rounding(self) -> float:
+        """Bound, to first order, of the rounding error of the primal objective last measured.
+
+        A violation is a difference of sums of scores, of which each has an error of at most the
+        number of its terms times the sum of their sizes times the unit roundoff.
+        """
+        a, lengths = self.kernel.arrays, np.diff(self.offsets)
+        chain = [a[name][np.isfinite(a[name])] for name in ("score", "start", "end")]
+        of_step = sum(float(np.abs(part).max(initial=0)) for part in chain)
+        if self.features is not None:
+            entries, _, values = self.features.rows
+            of_row = np.abs(values).max(initial=0) * np.diff(entries).max(initial=0)
+            of_step += float(np.abs(a["v"]).max(initial=0) * of_row)
+        of_step += float(self.loss.cost.max()) + self.loss.offset
+        sizes, n_terms, unit = self._row_sizes()
+        owner = np.repeat(np.arange(len(lengths)), lengths)
+        total = np.bincount(owner, sizes, len(lengths)) + lengths * of_step
+        error = (2 * unit * (lengths + n_terms) * total)[self.sequences]
+        error[self.violations < -error] = 0  # no violation, whatever the rounding
+        if self.slack == "hard":
+            return float(2 * self.measured.primal * error.max(initial=0) / self.loss.least)
+        C = self.C[self.sequences]
+        if self.slack == "l1":
+            return float(C @ error)
+        # Of the squares: at most 2 (Σ C ξ²)^½ (Σ C error²)^½ + Σ C error²
+        square = float(C @ error**2)
+        return 2 * np.sqrt(max(self.measured.primal, 0) * square) + square
+
+    def _row_sizes(self) -> tuple[np.ndarray, int, float]:
+        # Sums of the sizes of the terms of each row's largest score; most terms; the unit roundoff.
+        a = self.kernel.arrays
+        if self.is_linear:
+            largest = np.abs(a["W"]).max(axis=1, initial=0)
+            sizes = abs(self.source.matrix()) @ largest
+            return sizes, int(np.diff(self.source.indptr).max(initial=0)), EPSILON
+        unit = EPSILON if self.is_whole else float(np.finfo(np.float32).eps) / 2
+        return np.abs(a["S"]).max(axis=0, initial=0), 1, unit
 
     def _dual(self, half: float) -> float:
         # The dual objective, of half = ½‖w‖²

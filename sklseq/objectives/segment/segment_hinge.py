@@ -224,6 +224,10 @@ class SegmentHinge:
             dual += self.weights[s] * known.mean_loss()
         return Certificate(primal, dual)
 
+    def rounding(self) -> float:
+        """Rounding errors that ``certificate`` allows for: none."""
+        return 0.0
+
     def vector(self) -> np.ndarray:
         """The weights in the layout of ``scores``."""
         L = self.scores.n_labels
