@@ -32,7 +32,8 @@ class GapMonitor:
         self.objective, self.tol = objective, tol
         self.history: list[tuple] = []
         self.primal, self.converged, self.next_proof = np.inf, False, PATIENCE
-        self.gap, self.is_exhausted = np.inf, False  # whether rounding errors may exceed tol
+        self.gap = np.inf
+        self.is_exhausted = False  # whether rounding may hide more than tol allows
 
     def measure(self, k: int) -> None:
         """Evaluate primal and dual after pass k."""
@@ -59,7 +60,7 @@ class GapMonitor:
         return bool(self.objective.find_contradiction())
 
     def result(self, k: int, message: str = "max_iter reached") -> SolverResult:
-        if np.isfinite(self.primal):
+        if np.isfinite(self.primal) and not (self.converged or self.is_exhausted):
             self._allow_for_rounding()
         message = ROUNDING if self.is_exhausted else message
         message = "gap within tol" if self.converged else message

@@ -520,10 +520,11 @@ class StructuredHinge:
             of_row = np.abs(values).max(initial=0) * np.diff(entries).max(initial=0)
             of_step += float(np.abs(a["v"]).max(initial=0) * of_row)
         of_step += float(self.loss.cost.max()) + self.loss.offset
-        sizes, n_terms, unit = self._row_sizes()
+        sizes, relative = self._row_sizes()
         owner = np.repeat(np.arange(len(lengths)), lengths)
-        total = np.bincount(owner, sizes, len(lengths)) + lengths * of_step
-        error = (2 * unit * (lengths + n_terms) * total)[self.sequences]
+        sizes = np.bincount(owner, sizes, len(lengths))
+        of_sums = EPSILON * lengths * (sizes + lengths * of_step)
+        error = 2 * (relative * sizes + of_sums)[self.sequences]
         error[self.violations < -error] = 0  # no violation, whatever the rounding
         if self.slack == "hard":
             return float(2 * self.measured.primal * error.max(initial=0) / self.loss.least)
@@ -534,15 +535,15 @@ class StructuredHinge:
         square = float(C @ error**2)
         return 2 * np.sqrt(max(self.measured.primal, 0) * square) + square
 
-    def _row_sizes(self) -> tuple[np.ndarray, int, float]:
-        # Sums of the sizes of the terms of each row's largest score; most terms; the unit roundoff.
+    def _row_sizes(self) -> tuple[np.ndarray, float]:
+        # Sums of the sizes of the terms of each row's largest score; their relative errors.
         a = self.kernel.arrays
         if self.is_linear:
-            largest = np.abs(a["W"]).max(axis=1, initial=0)
-            sizes = abs(self.source.matrix()) @ largest
-            return sizes, int(np.diff(self.source.indptr).max(initial=0)), EPSILON
-        unit = EPSILON if self.is_whole else float(np.finfo(np.float32).eps) / 2
-        return np.abs(a["S"]).max(axis=0, initial=0), 1, unit
+            largest = np.maximum(a["W"].max(axis=1, initial=0), -a["W"].min(axis=1, initial=0))
+            n_terms = int(np.diff(self.source.indptr).max(initial=0))
+            return abs(self.source.matrix()) @ largest, EPSILON * n_terms
+        relative = EPSILON if self.is_whole else float(np.finfo(np.float32).eps) / 2
+        return np.abs(a["S"]).max(axis=0, initial=0), relative
 
     def _dual(self, half: float) -> float:
         # The dual objective, of half = ½‖w‖²
