@@ -409,6 +409,7 @@ FAULTS = [
     ("estimators/zscore/separate.py", "np.repeat([1.0, -1.0]", "np.repeat([1.0, 1.0]", "test_zscore"),
     ("solvers/_search.py", "< CURVATURE * slope", "> CURVATURE * slope", "test_solvers"),
     ("solvers/_bcfw.py", "gap <= self.tol * self.primal", "gap >= self.tol * self.primal", "test_hmsvm"),
+    ("estimators/kernel_functions.py", "gram[part, : part.start].T", "gram[: part.start, part]", "test_kernel_rows"),
     ("solvers/_bcfw.py", "max(self.gap, self.objective.rounding())", "self.gap", "test_margin_rounding"),
     ("solvers/_perceptron.py", "settle(last_is_right=True)", "settle()", "test_hmsvm"),
     ("objectives/zscore/elimination.py", "scores = -lost * self.residual", "scores = lost * self.residual", "test_moments"),

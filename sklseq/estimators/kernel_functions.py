@@ -9,11 +9,13 @@ from scipy.linalg.lapack import dpotrf, spotrf
 from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
 
 from sklseq._lib.checks import check_number, is_number
+from sklseq._lib.threads import Threads
 from sklseq._lib.tiny import TINY
 from sklseq.data.sequences import canonical
 
 NAMES = ("linear", "poly", "rbf", "precomputed")
 BLOCK = 1 << 22  # entries of the Gram matrix computed at a time
+LEAST_PART = 64  # rows of the Gram matrix computed at a time, at least
 MOST_ROWS = 1000  # largest number of rows whose kernels with all rows are computed at once
 RBF_OF_FLOAT32 = 1e3  # largest gamma · ‖x‖² for which "rbf" in float32 has errors below 1e-4
 LARGEST = {"float32": 1e30, "float64": 1e100}  # limits of kernel values
@@ -145,8 +147,10 @@ def _moments(rows: Any) -> tuple[float, float]:
     return mean, squares / size
 
 
-def gram_matrix(kernel: RowKernel, rows: Any, cache_size: float) -> np.ndarray:
-    """Return k between all rows, float64, computed block by block.
+def gram_matrix(
+    kernel: RowKernel, rows: Any, cache_size: float, threads: Threads | None = None
+) -> np.ndarray:
+    """Return k between all rows, float64, computed block by block, by several threads if named.
 
     Raises
     ------
@@ -171,12 +175,27 @@ def gram_matrix(kernel: RowKernel, rows: Any, cache_size: float) -> np.ndarray:
         dense = rows.toarray() if sparse.issparse(rows) else rows
         gram = np.ascontiguousarray(dense, dtype=np.float64)
     else:
-        gram, rows = np.empty((n, n)), canonical(rows)
-        step = max(1, BLOCK // max(n, 1))
-        for a in range(0, n, step):
-            gram[a : a + step] = kernel(rows[a : a + step], rows)
+        gram = _kernels_of_all(kernel, canonical(rows), threads or Threads(1))
     if callable(kernel.kernel) or kernel.kernel == "precomputed":
         _check_definite(gram)
+    return gram
+
+
+def _kernels_of_all(kernel: RowKernel, rows: Any, threads: Threads) -> np.ndarray:
+    n = rows.shape[0]
+    gram = np.empty((n, n))
+    step = max(1, min(BLOCK // max(n, 1), max(LEAST_PART, n // 8)))
+    parts = [slice(a, min(a + step, n)) for a in range(0, n, step)]
+
+    def fill(part: slice) -> None:  # the rows up to its last one: named kernels are symmetric
+        gram[part, : part.stop] = kernel(rows[part], rows[: part.stop])
+        gram[: part.start, part] = gram[part, : part.start].T
+
+    if callable(kernel.kernel):
+        for part in parts:
+            gram[part] = kernel(rows[part], rows)
+    else:
+        threads.map(fill, parts[::-1])  # the longest first
     return gram
 
 

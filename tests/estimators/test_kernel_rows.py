@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 
 from sklseq import HMSVMTagger, HMSVMTaggerCV
+from sklseq._lib.threads import Threads
 from sklseq.estimators import kernel_functions
 from sklseq.estimators.hmsvm import margin_problem
 from sklseq.estimators.hmsvm.margin_problem import MarginProblem
@@ -155,6 +156,18 @@ def test_single_precision_where_it_suffices(far):
         assert demanded.rows.dtype == (np.float32 if gamma == 0.1 else np.float64)
         expected = gram_matrix(kernel, rows, 100)[chosen]
         assert_allclose(demanded.block(chosen), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("n", [1, 64, 65, 200])
+@pytest.mark.parametrize("kernel", ["linear", "poly", "rbf", laplacian_kernel])
+def test_parts_of_the_gram_matrix_by_one_thread_and_by_two(kernel, n, form):
+    rows = np.random.default_rng(n).normal(size=(n, 4))
+    whole = RowKernel(kernel, 0.3)(rows, rows)
+    with Threads(2) as two:
+        for threads in (None, two):
+            found = gram_matrix(RowKernel(kernel, 0.3), form(rows), 100, threads)
+            assert_allclose(found, whole, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])

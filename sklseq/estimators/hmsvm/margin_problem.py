@@ -151,7 +151,7 @@ class MarginProblem:
     def _gram_matrix(self) -> np.ndarray:
         if self.gram is not None:
             return self.gram
-        return gram_matrix(self.kernel, self.rows.rows, float(self.tagger.cache_size))
+        return gram_matrix(self.kernel, self.rows.rows, float(self.tagger.cache_size), self.threads)
 
     def _kernels(self) -> np.ndarray | KernelRows:
         # The Gram matrix, or its rows on demand.
