@@ -84,6 +84,8 @@ def test_partial_fit_keeps_starts_and_ends_and_pieces_may_begin_inside(data):
     new = CRFTagger(constraints="iob2").partial_fit([RowBlocks(x)], [y], classes=LABELS)
     assert_array_equal(new.start_, [0, -np.inf, 0])
     assert_array_equal(new.end_, [0, 0, 0])
+    free = CRFTagger(constraints=[("O", "I-x")]).partial_fit([RowBlocks(x)], [y], classes=LABELS)
+    assert_array_equal(new.coef_, free.coef_)  # "iob2" also forbids I-x at the start of a sequence
     assert new.predict([RowBlocks(x)])[0][0] != "I-x"
 
 
