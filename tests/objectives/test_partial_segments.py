@@ -150,6 +150,15 @@ def test_forms_of_unknown_stretches():
     assert limited.max_segment_length_ == 2
 
 
+def test_any_labels_may_follow_each_other_inside_a_stretch():
+    X = [np.eye(4), np.eye(4)]
+    known = [(0, 2, "a"), (2, 4, "b")]
+    for stop, trained in ((3, False), (4, True)):  # one unknown token between a and b, or two
+        y = [known, [(0, 2, "a"), (2, stop, None), *[(3, 4, "b")] * (stop == 3)]]
+        model = SemiCRFSegmenter(all_possible_transitions=False).fit(X, y)
+        assert (model.transition_[1, 0] != 0) == trained
+
+
 @pytest.mark.filterwarnings("ignore:y holds one label only")
 @pytest.mark.parametrize("missing", [np.nan, np.float32("nan"), float("nan"), "pandas.NA"])
 def test_labels_of_unknown_stretches(missing):
