@@ -1,4 +1,8 @@
-"""CSR rows whose values are all 1: views of one shared array, made when they are read."""
+"""CSR rows whose values are all 1: views of one shared array, made when they are read.
+
+Rows that share lists of columns, as those of one token, are products whose entries are made when
+they are read.
+"""
 
 from typing import Any
 from weakref import WeakValueDictionary
@@ -81,6 +85,52 @@ class OnesMatrix(sparse.csr_matrix):
         """Drop stored zeros, in place."""
         self._own()
         super().eliminate_zeros()
+
+
+class ProductOfOnes(OnesMatrix):
+    """CSR matrix whose row t has the columns of the rows ``A[t]`` of B, for A, B = ``factors``.
+
+    ``indptr`` and ``indices`` are computed when one of them is first read; ``factors`` is None
+    from then on. Scores of the rows are A (B W), which needs neither.
+    """
+
+    factors: tuple[OnesMatrix, OnesMatrix] | None = None
+
+    def _multiply(self) -> None:
+        if (factors := self.factors) is None:
+            return
+        a, b = ((x.indptr.astype(np.int64), x.indices.astype(np.int32)) for x in factors)
+        indices, indptr = _row_join.multiply_ones(*a, *b)
+        made = rows_of_ones(indices, indptr, self.shape[1], self.kind)
+        self.indptr, self.indices, self.factors = made.indptr, made.indices, None
+
+    @property
+    def indptr(self) -> np.ndarray:
+        """Ends of the rows."""
+        self._multiply()
+        return self.__dict__["indptr"]
+
+    @indptr.setter
+    def indptr(self, ends: np.ndarray) -> None:
+        self.__dict__["indptr"] = ends
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Columns of the entries."""
+        self._multiply()
+        return self.__dict__["indices"]
+
+    @indices.setter
+    def indices(self, columns: np.ndarray) -> None:
+        self.__dict__["indices"] = columns
+
+
+def product_of_ones(a: OnesMatrix, b: OnesMatrix) -> ProductOfOnes:
+    """The product of two matrices of ones; it keeps entries that are several times in a row."""
+    rows = ProductOfOnes((a.shape[0], b.shape[1]), dtype=b.kind)
+    rows.kind = rows.__dict__.pop("data").dtype
+    rows.factors = a, b
+    return rows
 
 
 def rows_of_ones(

@@ -49,6 +49,8 @@ def as_csr(rows: Rows) -> Rows:
     SciPy makes int64 of default integers, and narrows one or both arrays in some of its functions
     and not in others; compiled kernels need one type. Arrays that have it are shared.
     """
+    if factors_of(rows) is not None:
+        return rows
     rows = rows.tocsr()
     parts = rows.indptr, rows.indices
     if all(part.dtype == np.int32 for part in parts):
@@ -609,6 +611,11 @@ def made_of_ones(rows: Any) -> bool:
     return not getattr(rows, "stores_values", True)
 
 
+def factors_of(rows: Any) -> tuple | None:
+    """The factors of rows that are a ``ProductOfOnes`` whose entries nobody has read; or None."""
+    return getattr(rows, "factors", None)
+
+
 def first_not_finite(rows: Rows) -> tuple[int, int, float] | None:
     """Row, column and value of the first NaN or infinity."""
     if made_of_ones(rows):
@@ -655,6 +662,8 @@ def check_entries(rows: Rows) -> tuple[int, str] | None:
 
     Compiled kernels use row starts and column numbers without a check.
     """
+    if factors_of(rows) is not None:
+        return None
     indptr, indices, (n, width) = rows.indptr, rows.indices, rows.shape
     if len(indptr) != n + 1 or indptr[0] != 0:
         return 0, f"does not begin at entry 0, or has no end: indptr has {len(indptr)} entries"

@@ -89,7 +89,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
     def _design(self, X: Sequences) -> tuple[Any, np.ndarray]:
         # The object that scores the rows of X, and the weights that it takes.
         W = self._state_rows()
-        return score_rows(X, W.dtype), W
+        return score_rows(X, W), W
 
     def _scored(self, X: Sequences, known: LabelsLike | None = None) -> ScoredRows:
         (design, W), allowed = self._design(X), None

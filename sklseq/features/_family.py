@@ -21,9 +21,9 @@ from sklseq._lib.ragged import offsets_of
 from sklseq._lib.threads import check_n_jobs
 from sklseq.data.column_roles import check_choice_of_columns, with_transition_features
 from sklseq.data.input_kinds import in_blocks
-from sklseq.data.ones import all_ones, rows_of_ones
+from sklseq.data.ones import all_ones, product_of_ones, rows_of_ones
 from sklseq.data.samples import not_a_table
-from sklseq.data.sequences import Sequences
+from sklseq.data.sequences import Sequences, factors_of
 from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.features._extracted_blocks import extracted_blocks
 from sklseq.features._packed_rows import PackedRows
@@ -239,6 +239,22 @@ def to_sequences(rows: PackedRows, dtype: Any, roles: np.ndarray | None = None) 
         shape = rows.n_rows, rows.n_columns
         matrix = sparse.csr_matrix((rows.values, rows.indices, rows.indptr), shape=shape)
     return Sequences(matrix, rows.offsets, roles)
+
+
+def to_factors(X: Sequences) -> tuple[PackedRows, PackedRows] | None:
+    """Return what :func:`to_product` took, or None if the rows of X are no such product."""
+    if (factors := factors_of(X.rows)) is None or X.roles is not None:
+        return None
+    return tuple(
+        PackedRows(x.indptr.astype(np.int64), x.indices.astype(np.int32), None, x.shape[1], offsets)
+        for x, offsets in zip(factors, (X.offsets, np.array([0, factors[1].shape[0]])))
+    )
+
+
+def to_product(rows: PackedRows, lists: PackedRows, dtype: Any) -> Sequences:
+    """Return rows whose columns are those of several ``lists`` as ``Sequences``."""
+    parts = (rows_of_ones(x.indices, x.indptr, x.n_columns, dtype) for x in (rows, lists))
+    return Sequences(product_of_ones(*parts), rows.offsets)
 
 
 class VocabularyMixin:

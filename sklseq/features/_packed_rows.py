@@ -34,6 +34,13 @@ class PackedRows(NamedTuple):
     def n_rows(self) -> int:
         return len(self.indptr) - 1
 
+    def times(self, lists: PackedRows) -> PackedRows:
+        """Return rows of ones with the columns of those rows of ``lists`` that are columns here."""
+        indices, indptr = _row_join.multiply_ones(
+            self.indptr, self.indices, lists.indptr, lists.indices
+        )
+        return PackedRows(indptr, indices, None, lists.n_columns, self.offsets)
+
     def beside(self, other: PackedRows) -> PackedRows:
         """Return rows with the columns of both, those of ``other`` last."""
         indptr, indices = join_rows(

@@ -1,4 +1,4 @@
-"""Compiled loops of the extractors over the rows of all sequences: gather, window, join, hash."""
+"""Compiled loops of the extractors over the rows of all sequences: window, join, hash."""
 
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject
@@ -8,33 +8,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 import numpy as np
 
 from sklseq.features._hash cimport hash_on, mixed, power_of_base, slot_of
-
-
-def gather_rows(
-    const int32_t[:, ::1] codes,  # (n_columns, n_rows) distinct token of each row
-    const int64_t[::1] ends,  # (n_tokens + 1,) attributes of each distinct token
-    const int32_t[::1] attributes,
-):
-    """Return the attributes of each row's tokens, column after column, and the row ends."""
-    cdef Py_ssize_t row, c, k, n = 0
-    cdef int32_t code
-    cdef int64_t[::1] indptr = np.zeros(codes.shape[1] + 1, dtype=np.int64)
-    cdef int32_t[::1] indices
-    with nogil:
-        for row in range(codes.shape[1]):
-            for c in range(codes.shape[0]):
-                n += ends[codes[c, row] + 1] - ends[codes[c, row]]
-            indptr[row + 1] = n
-    indices = np.empty(n, dtype=np.int32)
-    n = 0
-    with nogil:
-        for row in range(codes.shape[1]):
-            for c in range(codes.shape[0]):
-                code = codes[c, row]
-                for k in range(ends[code], ends[code + 1]):
-                    indices[n] = attributes[k]
-                    n += 1
-    return np.asarray(indices), np.asarray(indptr)
 
 
 def window_rows(

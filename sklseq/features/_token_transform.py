@@ -38,10 +38,15 @@ class TokenTransform:
 
     def packed_rows(self, X: Any) -> PackedRows:
         """Rows of features of X."""
+        rows, lists = self.factors(X)
+        return rows.times(lists)
+
+    def factors(self, X: Any) -> tuple[PackedRows, PackedRows]:
+        """Numbers of the distinct tokens of each row of X, and features of distinct tokens."""
         columns = read_columns(X).like(self)
         tokens, codes, offsets = distinct_tokens(columns, self.columns_)
         rows = [self._read(table, t) for table, t in zip(self.names_table(), tokens)]
-        return self._gather(codes, *stacked(rows), offsets)
+        return self._factors(codes, *stacked(rows), offsets)
 
     def names_table(self) -> list[TokenTable]:
         """Return the table of attributes of each column, built at the first call."""
@@ -89,11 +94,12 @@ class TokenTransform:
         more_ends = offsets_of((more >= 0).sum(axis=1))
         return join_rows(ends, numbers, more_ends, more[more >= 0], 0)
 
-    def _gather(
-        self, codes: np.ndarray, indptr: np.ndarray, table: np.ndarray, offsets: np.ndarray
-    ) -> PackedRows:
-        indices, ends = _rows.gather_rows(codes, indptr, table)
-        return PackedRows(ends, indices, None, self.n_features_out_, offsets)
+    def _factors(
+        self, codes: np.ndarray, ends: np.ndarray, columns: np.ndarray, offsets: np.ndarray
+    ) -> tuple[PackedRows, PackedRows]:
+        starts = np.arange(0, codes.size + 1, len(codes))
+        lists = PackedRows(ends, columns, None, self.n_features_out_, np.array([0, len(ends) - 1]))
+        return PackedRows(starts, codes.T.ravel(), None, lists.n_rows, offsets), lists
 
 
 def attributes_of(transform: TokenTransform, tokens: list[str]) -> tuple[np.ndarray, np.ndarray]:

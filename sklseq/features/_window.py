@@ -24,7 +24,9 @@ from sklseq.features._family import (
     input_names,
     keep_frequent,
     no_tables,
+    to_factors,
     to_packed_rows,
+    to_product,
     to_sequences,
 )
 from sklseq.features._field import receptive_field
@@ -183,7 +185,9 @@ class WindowFeatures(WindowTransform, VocabularyMixin, Extractor, auto_wrap_outp
             self.roles_ = np.append(kept, np.full(n_extra, STATE, np.uint8))
         if packed is None:
             return self._assemble_dense(inner)
-        return to_sequences(self._assemble(packed, joined), self.dtype, self.roles_)
+        shift = 0 if self.n_features else self.n_window_
+        rows = self._assemble(packed, joined, self.table_, shift)
+        return to_sequences(rows, self.dtype, self.roles_)
 
     def _window_roles(self, inner: Sequences) -> np.ndarray:
         # Roles of each (offset, feature); 0 if the column is left out.
@@ -215,6 +219,9 @@ class WindowFeatures(WindowTransform, VocabularyMixin, Extractor, auto_wrap_outp
             )
         if not inner.is_sparse:
             return self._assemble_dense(inner)
+        factors = None if self.n_features or self.conjoin else to_factors(inner)
+        if factors is not None:
+            return to_product(*self._factors_of(*factors), self.dtype)
         return to_sequences(self._windows_of(to_packed_rows(inner)), self.dtype, self.roles_)
 
     def _names(self, input_features: Any) -> list[str]:
@@ -259,7 +266,7 @@ class WindowFeatures(WindowTransform, VocabularyMixin, Extractor, auto_wrap_outp
         return Conjunctions.of(parsed, [name.partition("=")[0] for name in names])
 
     def _learn_table(self, inner: PackedRows, roles: np.ndarray) -> int:
-        indices, *_ = self._window(inner, np.zeros(inner.n_rows + 1, dtype=np.int64))
+        indices, *_ = self._window(inner, np.zeros(inner.n_rows + 1, dtype=np.int64), self.table_)
         counts = np.bincount(indices, minlength=(self.before + self.after + 1) * self.n_inner_)
         own = slice(self.before * self.n_inner_, (self.before + 1) * self.n_inner_)
         counts = np.maximum(counts, self.min_count == 1) * (roles > 0)  # 1: keep unseen ones

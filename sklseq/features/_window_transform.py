@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from sklseq._lib.ragged import offsets_of
 from sklseq.data._row_join import place_rows
 from sklseq.data.sequences import row_positions
 from sklseq.features import _rows
@@ -34,13 +35,40 @@ class WindowTransform:
 
     def _windows_of(self, inner: PackedRows) -> PackedRows:
         conjunctions = Conjunctions(**self.conjunctions_)
-        return self._assemble(inner, conjunctions.find(inner, self.n_features))
+        joined = conjunctions.find(inner, self.n_features)
+        shift = 0 if self.n_features else self.n_window_
+        return self._assemble(inner, joined, self.table_, shift)
 
-    def _assemble(self, inner: PackedRows, joined: tuple) -> PackedRows:
+    def _factors_of(self, rows: PackedRows, lists: PackedRows) -> tuple[PackedRows, PackedRows]:
+        """Return factors of the windows from those of the extractor's rows.
+
+        List j at offset d becomes list ``(d + before) * n_lists + j``; lists of marks follow.
+        """
+        width, none = self.before + self.after + 1, np.zeros(0, dtype=np.int32)
+        joined = Conjunctions([], []).find(rows, None)
+        windows = self._assemble(rows, joined, none, width * lists.n_rows)
+        lists = self._lists_of(lists, width)
+        return windows._replace(n_columns=lists.n_rows), lists
+
+    def _lists_of(self, lists: PackedRows, width: int) -> PackedRows:
+        columns = np.concatenate([lists.indices + d * self.n_inner_ for d in range(width)])
+        ends = np.concatenate([lists.indptr[1:] + d * len(lists.indices) for d in range(width)])
+        if len(self.table_):
+            columns = self.table_[columns]
+            ends = offsets_of(columns >= 0)[ends]
+            columns = columns[columns >= 0]
+        marks = np.arange(len(self._mark_names()))
+        ends = np.concatenate([[0], ends, len(columns) + 1 + marks])
+        columns = np.append(columns, self.n_window_ + marks).astype(np.int32)
+        n_lists = np.array([0, len(ends) - 1])
+        return PackedRows(ends, columns, None, self.n_features_out_, n_lists)
+
+    def _assemble(
+        self, inner: PackedRows, joined: tuple, table: np.ndarray, shift: int
+    ) -> PackedRows:
         later = [joined, self._marks(inner.offsets)]
         reserved = sum(ends for _, ends, _ in later)
-        indices, indptr, at, sources = self._window(inner, reserved)
-        shift = 0 if self.n_features else self.n_window_
+        indices, indptr, at, sources = self._window(inner, reserved, table)
         for columns, ends, step in later:
             place_rows(ends, columns.astype(np.int32, copy=False), shift, at, indices)
             shift += step
@@ -51,7 +79,9 @@ class WindowTransform:
             values[own] = inner.values[sources[own]]
         return PackedRows(indptr, indices, values, self.n_features_out_, inner.offsets)
 
-    def _window(self, inner: PackedRows, reserved: np.ndarray) -> tuple[np.ndarray, ...]:
+    def _window(
+        self, inner: PackedRows, reserved: np.ndarray, table: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
         """Return indices, row ends, where reserved entries of rows begin, and sources of entries.
 
         The sources are empty if all values are 1.
@@ -61,8 +91,8 @@ class WindowTransform:
         at = np.empty(inner.n_rows, dtype=np.int64)
         sources = np.empty(0 if inner.values is None else n_max, dtype=np.int64)
         _rows.window_rows(
-            inner.indptr, inner.indices, inner.offsets, self.n_inner_, (self.before, self.after),
-            self.table_, self.n_features or 0, reserved, indices, indptr, at, sources,
+            inner.indptr, inner.indices, inner.offsets, inner.n_columns, (self.before, self.after),
+            table, self.n_features or 0, reserved, indices, indptr, at, sources,
         )  # fmt: skip
         return indices[: indptr[-1]], indptr, at, sources[: indptr[-1]]
 

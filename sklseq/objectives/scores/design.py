@@ -32,7 +32,7 @@ from scipy import sparse
 from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.cpu import load_kernel
 from sklseq._lib.threads import Threads, spans
-from sklseq.data.sequences import Sequences, finite_sum, made_of_ones
+from sklseq.data.sequences import Sequences, factors_of, finite_sum, made_of_ones
 
 _linear = load_kernel("sklseq.objectives.scores._linear")
 
@@ -41,6 +41,8 @@ FREQUENT_COUNT = 8
 # Rows of a triangular matrix that are multiplied at once. The zeros in a square of this size at the
 # diagonal are multiplied too.
 STRIP = 128
+# Bytes of sums of weights that are kept even if the rows themselves would take less.
+SMALL = 1 << 25
 
 
 def values_unless_ones(rows: sparse.csr_matrix, dtype: np.dtype) -> np.ndarray:
@@ -58,9 +60,20 @@ def without_zeros(rows: sparse.csr_matrix) -> sparse.csr_matrix:
     return rows
 
 
-def score_rows(X: Sequences, dtype: np.dtype):
-    """Design that computes A only, for weights in the user's order of features."""
-    return SparseScores(X, dtype) if X.is_sparse else DenseScores(X, dtype)
+def score_rows(X: Sequences, W: np.ndarray):
+    """Design that computes A only, for weights W in the user's order of features."""
+    if not X.is_sparse:
+        return DenseScores(X, W.dtype)
+    factors = factors_of(X.rows)
+    if factors is None or not is_small(*factors, W[:1].nbytes):
+        return SparseScores(X.rows, W.dtype)
+    return ProductScores(*factors, W)
+
+
+def is_small(a: sparse.csr_matrix, b: sparse.csr_matrix, size: int) -> bool:
+    """Whether B W, with rows of ``size`` bytes, takes no more memory than the entries of A B."""
+    n_entries = int(np.diff(b.indptr)[a.indices].sum())
+    return b.shape[0] * size <= max(4 * n_entries, SMALL)
 
 
 def add_product(out: np.ndarray, rows: np.ndarray, residual: np.ndarray) -> None:
@@ -105,8 +118,8 @@ class DenseScores:
 class SparseScores:
     """A for CSR rows that are read once: each block of values is checked when it is read."""
 
-    def __init__(self, X: Sequences, dtype: np.dtype):
-        self.rows, self.dtype = X.rows, dtype
+    def __init__(self, rows: sparse.csr_matrix, dtype: np.dtype):
+        self.rows, self.dtype = rows, dtype
 
     def scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
         """out = X[first:last] @ W."""
@@ -124,6 +137,20 @@ class SparseScores:
         indices = np.ascontiguousarray(self.rows.indices[entries])
         _linear.gather_rows(indptr - indptr[0], indices, data, W, out, 0, last - first)
         return kind != _linear.NOT_FINITE
+
+
+class ProductScores(SparseScores):
+    """A for a ``ProductOfOnes`` with the factors A and B: A (B W), with B W computed once."""
+
+    def __init__(self, a: sparse.csr_matrix, b: sparse.csr_matrix, W: np.ndarray):
+        super().__init__(a, W.dtype)
+        n, width = b.shape[0], W.shape[1]
+        self.sums = aligned_zeros(n * width, W.dtype).reshape(n, width)
+        SparseScores(b, W.dtype).scores(W, 0, n, self.sums)
+
+    def checked_scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> bool:
+        """out = X[first:last] @ W for the W of the constructor."""
+        return super().checked_scores(self.sums, first, last, out)
 
 
 class DenseRows(DenseScores):
