@@ -29,6 +29,7 @@ from sklseq.inference.chain.large_scores import take_out_row_maxima
 from sklseq.inference.chain.linear_chain import Transitions, Workspace, best_paths, check_paths
 from sklseq.inference.chain.path_scores import path_scores
 from sklseq.inference.chain.row_transitions import RowTransitions
+from sklseq.objectives.scores.list_sums import list_sums
 from sklseq.objectives.scores.row_entries import RowEntries, pair_support, ranked_columns
 
 __all__ = ["Decoder", "Stream", "load"]
@@ -304,14 +305,17 @@ class Decoder:
 
     def _scores(self, X: Any) -> tuple[np.ndarray, np.ndarray, RowTransitions | None]:
         rows = self._features.packed_rows(X)
+        W = None if rows.lists is None else list_sums(rows, rows.lists, self._W)
+        if W is None:
+            rows, W = rows.plain(), self._W
         values = rows.values
-        values = self._no_values if values is None else values.astype(self._W.dtype, copy=False)
+        values = self._no_values if values is None else values.astype(W.dtype, copy=False)
         n, kind = rows.n_rows, index_type(len(rows.indices))
-        psi = np.empty((n, self._chain.width), dtype=self._W.dtype)
+        psi = np.empty((n, self._chain.width), dtype=W.dtype)
         indptr, indices = rows.indptr.astype(kind), rows.indices.astype(kind, copy=False)
         kernel = _linear.gather_rows[self._types[kind]]  # dispatch by arguments takes 1 µs
-        kernel(indptr, indices, values, self._W, psi, 0, n)
-        return psi, rows.offsets, None if self._pairs is None else self._pairs.entries(rows)
+        kernel(indptr, indices, values, W, psi, 0, n)
+        return psi, rows.offsets, None if self._pairs is None else self._pairs.entries(rows.plain())
 
 
 class Stream:

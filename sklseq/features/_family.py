@@ -225,6 +225,10 @@ def extract(extractor: Any, X: Any, y: Any = None, fit: bool = False) -> Sequenc
 
 def to_packed_rows(X: Sequences) -> PackedRows:
     """Return sparse ``Sequences`` as the arrays that the compiled functions take."""
+    if (factors := factors_of(X.rows)) is not None:
+        parts = (to_packed_rows(Sequences(rows, [0, rows.shape[0]])) for rows in factors)
+        rows, lists = parts
+        return rows._replace(n_columns=lists.n_columns, offsets=X.offsets, lists=lists)
     rows = X.rows
     values = None if all_ones(rows) else rows.data
     indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32, copy=False)
@@ -233,28 +237,18 @@ def to_packed_rows(X: Sequences) -> PackedRows:
 
 def to_sequences(rows: PackedRows, dtype: Any, roles: np.ndarray | None = None) -> Sequences:
     """Return packed rows as ``Sequences``; values of ``None`` become ones of type ``dtype``."""
+    return Sequences(to_matrix(rows, dtype), rows.offsets, roles)
+
+
+def to_matrix(rows: PackedRows, dtype: Any) -> sparse.csr_matrix:
+    """Return packed rows as a CSR matrix; values as :func:`to_sequences` takes them."""
+    if rows.lists is not None:
+        numbers = rows_of_ones(rows.indices, rows.indptr, rows.lists.n_rows, dtype)
+        return product_of_ones(numbers, to_matrix(rows.lists, dtype))
     if rows.values is None:
-        matrix = rows_of_ones(rows.indices, rows.indptr, rows.n_columns, dtype)
-    else:
-        shape = rows.n_rows, rows.n_columns
-        matrix = sparse.csr_matrix((rows.values, rows.indices, rows.indptr), shape=shape)
-    return Sequences(matrix, rows.offsets, roles)
-
-
-def to_factors(X: Sequences) -> tuple[PackedRows, PackedRows] | None:
-    """Return what :func:`to_product` took, or None if the rows of X are no such product."""
-    if (factors := factors_of(X.rows)) is None or X.roles is not None:
-        return None
-    return tuple(
-        PackedRows(x.indptr.astype(np.int64), x.indices.astype(np.int32), None, x.shape[1], offsets)
-        for x, offsets in zip(factors, (X.offsets, np.array([0, factors[1].shape[0]])))
-    )
-
-
-def to_product(rows: PackedRows, lists: PackedRows, dtype: Any) -> Sequences:
-    """Return rows whose columns are those of several ``lists`` as ``Sequences``."""
-    parts = (rows_of_ones(x.indices, x.indptr, x.n_columns, dtype) for x in (rows, lists))
-    return Sequences(product_of_ones(*parts), rows.offsets)
+        return rows_of_ones(rows.indices, rows.indptr, rows.n_columns, dtype)
+    shape = rows.n_rows, rows.n_columns
+    return sparse.csr_matrix((rows.values, rows.indices, rows.indptr), shape=shape)
 
 
 class VocabularyMixin:

@@ -22,6 +22,9 @@ class PackedRows(NamedTuple):
     n_columns : int
     offsets : ndarray of int64, of shape (n_sequences + 1,)
         Sequence s is rows ``offsets[s]`` to ``offsets[s + 1]``.
+    lists : PackedRows or None
+        Lists of columns that many rows share: entries of ``indices`` are numbers of these lists,
+        whose columns take their place, and all values are 1.
     """
 
     indptr: np.ndarray
@@ -29,30 +32,32 @@ class PackedRows(NamedTuple):
     values: np.ndarray | None
     n_columns: int
     offsets: np.ndarray
+    lists: PackedRows | None = None
 
     @property
     def n_rows(self) -> int:
         return len(self.indptr) - 1
 
-    def times(self, lists: PackedRows) -> PackedRows:
-        """Return rows of ones with the columns of those rows of ``lists`` that are columns here."""
+    def plain(self) -> PackedRows:
+        """Return the same rows without ``lists``."""
+        if (lists := self.lists) is None:
+            return self
         indices, indptr = _row_join.multiply_ones(
             self.indptr, self.indices, lists.indptr, lists.indices
         )
-        return PackedRows(indptr, indices, None, lists.n_columns, self.offsets)
+        return PackedRows(indptr, indices, None, self.n_columns, self.offsets)
 
     def beside(self, other: PackedRows) -> PackedRows:
         """Return rows with the columns of both, those of ``other`` last."""
-        indptr, indices = join_rows(
-            self.indptr, self.indices, other.indptr, other.indices, self.n_columns
-        )
-        values = self.values
-        if values is not None or other.values is not None:
+        a, b = self.plain(), other.plain()
+        indptr, indices = join_rows(a.indptr, a.indices, b.indptr, b.indices, a.n_columns)
+        values = a.values
+        if values is not None or b.values is not None:
             mine, others = (
-                np.ones(len(r.indices)) if r.values is None else r.values for r in (self, other)
+                np.ones(len(x.indices)) if x.values is None else x.values for x in (a, b)
             )
-            values = join_values(mine, self.indptr, others, other.indptr)
-        return PackedRows(indptr, indices, values, self.n_columns + other.n_columns, self.offsets)
+            values = join_values(mine, a.indptr, others, b.indptr)
+        return PackedRows(indptr, indices, values, a.n_columns + b.n_columns, a.offsets)
 
 
 def join_rows(

@@ -13,15 +13,10 @@ from sklseq.features._family import (
     VocabularyMixin,
     check_some,
     keep_frequent,
-    to_product,
     to_sequences,
 )
 from sklseq.features._kinds import Kind, check_different
 from sklseq.features._token_transform import TokenTransform, distinct_tokens, stacked
-
-# Rows are kept as numbers of distinct tokens if these are repeated more often, and have more
-# attributes, on average: the weights of each are then added up once.
-REPEATS, ATTRIBUTES = 2, 4
 
 
 class TokenFeatures(TokenTransform, VocabularyMixin, Extractor, auto_wrap_output_keys=None):
@@ -157,15 +152,7 @@ class TokenFeatures(TokenTransform, VocabularyMixin, Extractor, auto_wrap_output
         self.columns_, self.kinds_, self.values_ = names, prefixes, values
         columns.remember(self)
         self.n_features_out_ = n
-        rows, lists = self._factors(codes, *rows, offsets)
-        return to_sequences(rows.times(lists), self.dtype)
-
-    def _rows_of(self, X: Any) -> Sequences:
-        rows, lists = self.factors(X)
-        repeated = len(rows.indices) > REPEATS * lists.n_rows
-        if repeated and len(lists.indices) > ATTRIBUTES * lists.n_rows:
-            return to_product(rows, lists, self.dtype)
-        return to_sequences(rows.times(lists), self.dtype)
+        return to_sequences(self._gather(codes, *rows, offsets).plain(), self.dtype)
 
     def _names(self, input_features: Any) -> np.ndarray:
         names = np.empty(self.n_features_out_, dtype=object)

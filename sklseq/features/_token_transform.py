@@ -15,6 +15,9 @@ from sklseq.features._token_table import TokenTable
 
 # Distinct tokens of a column are about a fifth of 50,000 tokens; a table of more grows.
 MANY = 10_000
+# Rows are kept as numbers of distinct tokens if these are repeated more often, and have more
+# attributes, on average: taggers add up the weights of each once.
+REPEATS, ATTRIBUTES = 2, 4
 
 
 class TokenTransform:
@@ -37,16 +40,14 @@ class TokenTransform:
     values_: list[dict[str, int]]
 
     def packed_rows(self, X: Any) -> PackedRows:
-        """Rows of features of X."""
-        rows, lists = self.factors(X)
-        return rows.times(lists)
-
-    def factors(self, X: Any) -> tuple[PackedRows, PackedRows]:
-        """Numbers of the distinct tokens of each row of X, and features of distinct tokens."""
+        """Rows of features of X, as numbers of the distinct tokens if these are repeated."""
         columns = read_columns(X).like(self)
         tokens, codes, offsets = distinct_tokens(columns, self.columns_)
         rows = [self._read(table, t) for table, t in zip(self.names_table(), tokens)]
-        return self._factors(codes, *stacked(rows), offsets)
+        found = self._gather(codes, *stacked(rows), offsets)
+        n_lists, n_columns = found.lists.n_rows, len(found.lists.indices)
+        repeated = codes.size > REPEATS * n_lists and n_columns > ATTRIBUTES * n_lists
+        return found if repeated else found.plain()
 
     def names_table(self) -> list[TokenTable]:
         """Return the table of attributes of each column, built at the first call."""
@@ -94,12 +95,13 @@ class TokenTransform:
         more_ends = offsets_of((more >= 0).sum(axis=1))
         return join_rows(ends, numbers, more_ends, more[more >= 0], 0)
 
-    def _factors(
+    def _gather(
         self, codes: np.ndarray, ends: np.ndarray, columns: np.ndarray, offsets: np.ndarray
-    ) -> tuple[PackedRows, PackedRows]:
-        starts = np.arange(0, codes.size + 1, len(codes))
-        lists = PackedRows(ends, columns, None, self.n_features_out_, np.array([0, len(ends) - 1]))
-        return PackedRows(starts, codes.T.ravel(), None, lists.n_rows, offsets), lists
+    ) -> PackedRows:
+        n_lists, n = len(ends) - 1, self.n_features_out_
+        lists = PackedRows(ends, columns, None, n, np.array([0, n_lists]))
+        indptr = np.arange(0, codes.size + 1, len(codes))
+        return PackedRows(indptr, codes.T.ravel(), None, n, offsets, lists)
 
 
 def attributes_of(transform: TokenTransform, tokens: list[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -24,9 +24,7 @@ from sklseq.features._family import (
     input_names,
     keep_frequent,
     no_tables,
-    to_factors,
     to_packed_rows,
-    to_product,
     to_sequences,
 )
 from sklseq.features._field import receptive_field
@@ -163,7 +161,7 @@ class WindowFeatures(WindowTransform, VocabularyMixin, Extractor, auto_wrap_outp
         check_n_columns((self.before + self.after + 1) * inner.shape[1])
         roles = self._window_roles(inner)
         conjunctions = self._conjunctions(inner, extractor)
-        packed = to_packed_rows(inner) if inner.is_sparse else None
+        packed = to_packed_rows(inner).plain() if inner.is_sparse else None
         self.extractor_, self.n_inner_ = extractor, inner.shape[1]
         self.n_features_in_ = inner.shape[1] if extractor is None else 1
         if hasattr(extractor, "n_features_in_"):
@@ -219,9 +217,6 @@ class WindowFeatures(WindowTransform, VocabularyMixin, Extractor, auto_wrap_outp
             )
         if not inner.is_sparse:
             return self._assemble_dense(inner)
-        factors = None if self.n_features or self.conjoin else to_factors(inner)
-        if factors is not None:
-            return to_product(*self._factors_of(*factors), self.dtype)
         return to_sequences(self._windows_of(to_packed_rows(inner)), self.dtype, self.roles_)
 
     def _names(self, input_features: Any) -> list[str]:

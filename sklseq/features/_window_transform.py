@@ -35,22 +35,19 @@ class WindowTransform:
 
     def _windows_of(self, inner: PackedRows) -> PackedRows:
         conjunctions = Conjunctions(**self.conjunctions_)
+        if inner.lists is not None and not self.n_features and not conjunctions.parts:
+            return self._windows_of_lists(inner, inner.lists)
+        inner = inner.plain()
         joined = conjunctions.find(inner, self.n_features)
         shift = 0 if self.n_features else self.n_window_
         return self._assemble(inner, joined, self.table_, shift)
 
-    def _factors_of(self, rows: PackedRows, lists: PackedRows) -> tuple[PackedRows, PackedRows]:
-        """Return factors of the windows from those of the extractor's rows.
-
-        List j at offset d becomes list ``(d + before) * n_lists + j``; lists of marks follow.
-        """
+    def _windows_of_lists(self, inner: PackedRows, lists: PackedRows) -> PackedRows:
+        # List j at offset d becomes list (d + before) * n_lists + j; lists of marks follow.
         width, none = self.before + self.after + 1, np.zeros(0, dtype=np.int32)
-        joined = Conjunctions([], []).find(rows, None)
-        windows = self._assemble(rows, joined, none, width * lists.n_rows)
-        lists = self._lists_of(lists, width)
-        return windows._replace(n_columns=lists.n_rows), lists
-
-    def _lists_of(self, lists: PackedRows, width: int) -> PackedRows:
+        inner = inner._replace(n_columns=lists.n_rows)
+        joined = Conjunctions([], []).find(inner, None)
+        windows = self._assemble(inner, joined, none, width * lists.n_rows)
         columns = np.concatenate([lists.indices + d * self.n_inner_ for d in range(width)])
         ends = np.concatenate([lists.indptr[1:] + d * len(lists.indices) for d in range(width)])
         if len(self.table_):
@@ -60,8 +57,8 @@ class WindowTransform:
         marks = np.arange(len(self._mark_names()))
         ends = np.concatenate([[0], ends, len(columns) + 1 + marks])
         columns = np.append(columns, self.n_window_ + marks).astype(np.int32)
-        n_lists = np.array([0, len(ends) - 1])
-        return PackedRows(ends, columns, None, self.n_features_out_, n_lists)
+        whole = np.array([0, len(ends) - 1])
+        return windows._replace(lists=PackedRows(ends, columns, None, windows.n_columns, whole))
 
     def _assemble(
         self, inner: PackedRows, joined: tuple, table: np.ndarray, shift: int

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline, make_union
 from sklseq import CRFTagger, HMSVMTagger, Sequences, ZScoreTagger
 from sklseq.data.sequences import factors_of
 from sklseq.features import TokenFeatures, WindowFeatures
-from sklseq.objectives.scores import design
+from sklseq.objectives.scores import design, list_sums
 
 LETTERS = list("abcXYZ019-'.éßİΩжǅ²٣語😀")
 
@@ -95,7 +95,8 @@ CASES += [(tagger, "all marks") for tagger in (HMSVMTagger(), ZScoreTagger())]
 @pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize(("tagger", "name"), CASES, ids=str)
 def test_scores_of_products_are_those_of_the_rows(tagger, name, small, monkeypatch):
-    monkeypatch.setattr(design, "is_small", lambda *_: small)
+    if not small:
+        monkeypatch.setattr(design, "list_sums", lambda *_: None)
     rng = np.random.default_rng(len(name))
     X, features = texts(rng), copy.deepcopy(FEATURES[name])
     y = [rng.choice(list("ABCD"), len(x)).tolist() for x in X]
@@ -125,21 +126,25 @@ def test_pipelines_answer_as_on_rows(n_jobs):
         assert_allclose(a, b, rtol=1e-10)
 
 
-def test_sums_of_lists_take_no_more_memory_than_rows(monkeypatch):
-    X = texts(np.random.default_rng(3), 200)
-    rows = windows().fit(X).transform(X).rows
-    a, b = rows.factors
-    for small in (0, 4 * rows.nnz, 8 * rows.nnz):
-        monkeypatch.setattr(design, "SMALL", small)
-        size = max(small, 4 * rows.nnz) // b.shape[0]
-        assert design.is_small(a, b, size)
-        assert not design.is_small(a, b, size + 1)
+@pytest.mark.parametrize("copies", [3, 50])
+def test_sums_of_lists_take_no_more_memory_than_rows(copies, monkeypatch):
+    X = texts(np.random.default_rng(3), 4)
+    rows = windows().fit(X).transform(X * copies).rows
+    (a, b), W = rows.factors, np.random.default_rng(4).normal(size=(rows.shape[1], 64))
+    size, fewer = b.shape[0] * W[0].nbytes, copies == 50
+    assert (size <= 4 * rows.nnz) == fewer
+    for small, kept in ((0, fewer), (size - 1, fewer), (size, True)):
+        monkeypatch.setattr(list_sums, "SMALL", small)
+        sums = list_sums.list_sums(a, b, W)
+        assert (sums is not None) == kept
+        if kept:
+            assert_allclose(sums, b @ W, rtol=1e-12, atol=1e-12)
 
 
 def test_products_are_matrices():
     X = texts(np.random.default_rng(1))
     features = windows().fit(X)
-    expected = features.packed_rows(X)
+    expected = features.packed_rows(X).plain()
 
     def product():
         rows = features.transform(X).rows

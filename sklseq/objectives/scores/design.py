@@ -33,6 +33,7 @@ from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.cpu import load_kernel
 from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import Sequences, factors_of, finite_sum, made_of_ones
+from sklseq.objectives.scores.list_sums import list_sums
 
 _linear = load_kernel("sklseq.objectives.scores._linear")
 
@@ -41,8 +42,6 @@ FREQUENT_COUNT = 8
 # Rows of a triangular matrix that are multiplied at once. The zeros in a square of this size at the
 # diagonal are multiplied too.
 STRIP = 128
-# Bytes of sums of weights that are kept even if the rows themselves would take less.
-SMALL = 1 << 25
 
 
 def values_unless_ones(rows: sparse.csr_matrix, dtype: np.dtype) -> np.ndarray:
@@ -65,15 +64,10 @@ def score_rows(X: Sequences, W: np.ndarray):
     if not X.is_sparse:
         return DenseScores(X, W.dtype)
     factors = factors_of(X.rows)
-    if factors is None or not is_small(*factors, W[:1].nbytes):
+    sums = None if factors is None else list_sums(*factors, W)
+    if sums is None:
         return SparseScores(X.rows, W.dtype)
-    return ProductScores(*factors, W)
-
-
-def is_small(a: sparse.csr_matrix, b: sparse.csr_matrix, size: int) -> bool:
-    """Whether B W, with rows of ``size`` bytes, takes no more memory than the entries of A B."""
-    n_entries = int(np.diff(b.indptr)[a.indices].sum())
-    return b.shape[0] * size <= max(4 * n_entries, SMALL)
+    return ProductScores(factors[0], sums)
 
 
 def add_product(out: np.ndarray, rows: np.ndarray, residual: np.ndarray) -> None:
@@ -140,16 +134,14 @@ class SparseScores:
 
 
 class ProductScores(SparseScores):
-    """A for a ``ProductOfOnes`` with the factors A and B: A (B W), with B W computed once."""
+    """A for a ``ProductOfOnes`` A B, from the ``list_sums`` B W."""
 
-    def __init__(self, a: sparse.csr_matrix, b: sparse.csr_matrix, W: np.ndarray):
-        super().__init__(a, W.dtype)
-        n, width = b.shape[0], W.shape[1]
-        self.sums = aligned_zeros(n * width, W.dtype).reshape(n, width)
-        SparseScores(b, W.dtype).scores(W, 0, n, self.sums)
+    def __init__(self, rows: sparse.csr_matrix, sums: np.ndarray):
+        super().__init__(rows, sums.dtype)
+        self.sums = sums
 
     def checked_scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> bool:
-        """out = X[first:last] @ W for the W of the constructor."""
+        """out = X[first:last] @ W for the W of the sums."""
         return super().checked_scores(self.sums, first, last, out)
 
 
