@@ -737,6 +737,8 @@ FAULTS = [
     ("inference/kernels/_state_rows.pxd", "going[k] += g * ahead;", "going[k] += ahead;", SEGMENTS),
     ("inference/kernels/_segment_plan.pyx", "target[v] == target[v - 1] + 1", "True", SEGMENTS),
     ("features/_encode.pyx", "if number < 0 and grow:", "if grow:", "test_template_features"),
+    ("features/_encode.pyx", "| p[n >> 1] << 8", "", "test_token_numbers"),
+    ("features/_encode.pyx", "or token.tag > SHORT and _text", "or False and _text", "test_token_numbers"),
     ("features/_encode.pyx", "range(0, len(tokens), BATCH)", "range(1)", "test_token_features"),
     ("features/_template_transform.py", " or kept[0] is not self.column_codes_", "", "test_template_features"),
     ("features/_token_table.pyx", " | <uint64_t>(query.n + 1) << 56", "", "test_token_features"),

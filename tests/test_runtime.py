@@ -234,7 +234,7 @@ def test_integers_are_off_by_half_a_step_at_most(tagger, tmp_path):
     [
         (DictFeatures(), as_dicts, "_dict_transform.NameTable"),
         (TokenFeatures(), same, "_token_transform.TokenTable"),
-        (TemplateFeatures(["w[0]", "w[-1]|w[0]"]), same, "_template_transform.NameTable"),
+        (TemplateFeatures(["w[0]", "w[-1]|w[0]"]), same, "_template_transform.TokenNumbers"),
     ],
 )
 def test_tables_of_names_are_built_by_load(extractor, form, table, tmp_path, monkeypatch):

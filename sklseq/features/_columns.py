@@ -19,7 +19,7 @@ from sklseq.data.tables import (
 )
 from sklseq.data.types import TokensLike
 from sklseq.features import _encode
-from sklseq.features._name_table import NameTable
+from sklseq.features._encode import TokenNumbers
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -98,7 +98,7 @@ class Columns(NamedTuple):
         return _encode.plain_columns(self.sequences, name)
 
     def encode(
-        self, name: str, known: NameTable, first: int, starts: np.ndarray, codes: np.ndarray,
+        self, name: str, known: TokenNumbers, first: int, starts: np.ndarray, codes: np.ndarray,
         grow: bool,
     ) -> None:  # fmt: skip
         """Write the codes of a column's tokens, from position ``starts[s]`` for sequence s.
@@ -115,7 +115,7 @@ class Columns(NamedTuple):
 
     @staticmethod
     def _encode_rows(
-        X: ColumnSequences, name: str, known: NameTable, first: int, starts: np.ndarray,
+        X: ColumnSequences, name: str, known: TokenNumbers, first: int, starts: np.ndarray,
         codes: np.ndarray, grow: bool,
     ) -> bool:  # fmt: skip
         # ``encode`` for columns of all sequences in one; False if the column does not hold strings.

@@ -8,12 +8,15 @@ and every table maps it to "no attribute", so the loops need no tests for bounda
 
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from cpython.unicode cimport PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_KIND
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.string cimport memcpy
+
+import numpy as np
 
 from sklseq._lib.prefetch cimport prefetch
 from sklseq.data.labels import is_missing
-from sklseq.features._hash cimport hash_on, mixed, slot_of
-from sklseq.features._name_table cimport NameTable, find_name, first_slot, prefetch_name
+from sklseq.features._hash cimport BASE, hash_on, mixed, slot_of
 
 cdef extern from * nogil:
     PyObject *item_of "PyList_GET_ITEM"(PyObject *a_list, Py_ssize_t i)
@@ -22,6 +25,103 @@ cdef enum:
     AHEAD = 12  # distance of prefetches, which hides a cache miss; more gained nothing
     BATCH = 32  # tokens looked up in one batch
     BLOCK = 1024  # rows of a block, whose codes and table lines fit the second-level cache
+    SHORT = 8  # Latin-1 letters that fit a 64-bit number
+
+
+# --- tokens to numbers --------------------------------------------------------------------
+
+cdef struct Token:
+    uint64_t letters  # of a short token as one number, otherwise the address of the string
+    uint64_t hash
+    uint32_t tag  # number of letters of a short token; of others bits of the hash, above SHORT
+
+
+cdef struct TokenSlot:
+    uint64_t letters
+    uint32_t tag
+    uint32_t code  # number + 1; 0: free
+
+
+cdef inline Token _token(PyObject *text) noexcept:
+    cdef Py_ssize_t n = PyUnicode_GET_LENGTH(<object>text)
+    cdef const uint8_t *p = <const uint8_t *>PyUnicode_DATA(<object>text)
+    cdef uint32_t first, last
+    cdef uint64_t letters = 0
+    if n > SHORT or PyUnicode_KIND(<object>text) != 1:
+        letters = mixed(hash_on(0, text))
+        return Token(<uint64_t><uintptr_t>text, letters, <uint32_t>letters | 2 * SHORT)
+    if n >= 4:  # two words, which may overlap
+        memcpy(&first, p, 4)
+        memcpy(&last, p + n - 4, 4)
+        letters = first | <uint64_t>last << 32
+    elif n > 0:
+        letters = p[0] | p[n >> 1] << 8 | p[n - 1] << 16
+    return Token(letters, mixed((letters + n) * BASE), <uint32_t>n)
+
+
+cdef class TokenNumbers:
+    """Numbers of tokens, in the order in which they were added.
+
+    Look-ups do not change the table, so threads may share it.
+
+    Parameters
+    ----------
+    tokens : list of str
+        Different tokens.
+    expected : int
+        The table does not grow for as many tokens.
+    """
+
+    cdef readonly list names
+    cdef object memory  # owns the slots
+    cdef TokenSlot *slots
+    cdef uint64_t mask
+
+    def __cinit__(self, tokens=(), Py_ssize_t expected=0):
+        self.names = list(tokens)
+        self._resize(max(256, 2 * len(tokens), 2 * expected + 2))
+
+    cdef int _resize(self, Py_ssize_t at_least) except -1:
+        cdef uint32_t code = 0
+        memory = np.zeros((1 << (at_least - 1).bit_length(), 2), dtype=np.uint64)
+        self.memory, self.mask = memory, len(memory) - 1
+        self.slots = <TokenSlot *><size_t>memory.ctypes.data
+        for name in self.names:
+            code += 1
+            self._put(_token(<PyObject *>name), code)
+        return 0
+
+    cdef inline void _put(self, Token token, uint32_t code) noexcept:
+        cdef uint64_t at = (token.hash >> 32) & self.mask
+        while self.slots[at].code != 0:
+            at = (at + 1) & self.mask
+        self.slots[at] = TokenSlot(token.letters, token.tag, code)
+
+    cdef inline int32_t find(self, Token *token) noexcept:
+        """Return the number of a token, or -1."""
+        cdef uint64_t at = (token.hash >> 32) & self.mask
+        cdef TokenSlot *slot = self.slots + at
+        while slot.code != 0:
+            if slot.tag == token.tag and (
+                slot.letters == token.letters
+                or token.tag > SHORT and _text(slot.letters) == _text(token.letters)
+            ):
+                return <int32_t>(slot.code - 1)
+            at = (at + 1) & self.mask
+            slot = self.slots + at
+        return -1
+
+    cdef int32_t add(self, str name, Token token) except -1:
+        """Number a token that is not in the table."""
+        if <uint64_t>(2 * len(self.names)) >= self.mask:
+            self._resize(8 * len(self.names))
+        self.names.append(name)
+        self._put(token, <uint32_t>len(self.names))
+        return <int32_t>(len(self.names) - 1)
+
+
+cdef inline str _text(uint64_t address):
+    return <str><PyObject *><uintptr_t>address
 
 
 # --- tokens to codes ----------------------------------------------------------------------
@@ -30,7 +130,7 @@ def encode_column(
     list sequences,  # of token lists, of lists of rows, or of lists of dict rows
     str form,  # "tokens", "rows" or "dicts"
     key,  # index (rows) or name (dicts) of the column; None: token lists without a name
-    NameTable table,  # numbers of the tokens; extended if grow      IN / OUT
+    TokenNumbers table,  # extended if grow      IN / OUT
     Py_ssize_t first_code,  # code of the table's first token
     const int64_t[::1] starts,  # (n_sequences,) position of each sequence's first row
     int32_t[::1] codes,  # (n_positions,)   OUT, only where there are rows
@@ -69,23 +169,20 @@ cdef inline void _prefetch_strings(list tokens, Py_ssize_t first) noexcept:
 
 
 cdef int _encode_some(
-    list tokens, Py_ssize_t first, NameTable table, Py_ssize_t first_code, int32_t *codes, bint grow
+    list tokens, Py_ssize_t first, TokenNumbers table, Py_ssize_t first_code, int32_t *codes,
+    bint grow
 ) except -1:
-    # Prefetch strings, slots and names of several tokens, so that their cache misses overlap.
+    # Prefetch slots of several tokens, so that their cache misses overlap.
     cdef Py_ssize_t i, n = min(BATCH, len(tokens) - first)
-    cdef PyObject *token
-    cdef uint64_t hashes[BATCH]
+    cdef Token batch[BATCH]
     cdef int32_t number
     for i in range(n):
-        hashes[i] = mixed(hash_on(0, item_of(<PyObject *>tokens, first + i)))
-        prefetch(first_slot(table, hashes[i]))
+        batch[i] = _token(item_of(<PyObject *>tokens, first + i))
+        prefetch(table.slots + ((batch[i].hash >> 32) & table.mask))
     for i in range(n):
-        prefetch_name(table, hashes[i])
-    for i in range(n):
-        token = item_of(<PyObject *>tokens, first + i)
-        number = find_name(table, token, NULL, hashes[i])
+        number = table.find(&batch[i])
         if number < 0 and grow:
-            number = table.insert(token, NULL, hashes[i])
+            number = table.add(tokens[first + i], batch[i])
         codes[i] = 0 if number < 0 else <int32_t>(first_code + number)
     return 0
 

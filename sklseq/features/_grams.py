@@ -13,7 +13,7 @@ from sklseq._lib.ragged import offsets_of
 from sklseq.features import _encode
 from sklseq.features._columns import Columns
 from sklseq.features._commands import AFTER, BEFORE, Command, command_of
-from sklseq.features._name_table import NameTable
+from sklseq.features._encode import TokenNumbers
 from sklseq.features._parse import Template
 
 # Columns that are not in X, with code 1 on these rows of each sequence.
@@ -40,7 +40,7 @@ class Layout(NamedTuple):
     def codes(
         self,
         columns: Columns,
-        tables: dict[str, NameTable],
+        tables: dict[str, TokenNumbers],
         flags: list[int],
         n_nodes: int,
         n_marks: int,
@@ -63,11 +63,11 @@ class Layout(NamedTuple):
         return codes
 
     def _compute(
-        self, command: Command, columns: Columns, known: NameTable, n_marks: int, row: np.ndarray,
-        grow: bool,
+        self, command: Command, columns: Columns, known: TokenNumbers, n_marks: int,
+        row: np.ndarray, grow: bool,
     ) -> None:  # fmt: skip
         """Write the codes of a command's values, computed once for each distinct token."""
-        distinct, read = NameTable(), np.zeros(self.n_positions, dtype=np.int32)
+        distinct, read = TokenNumbers(), np.zeros(self.n_positions, dtype=np.int32)
         columns.encode(columns.names[command.column], distinct, 1, self.starts, read, True)
         tokens = list(distinct.names)
         # Codes of the tokens, then of the rows before a sequence, the nearest first, and after it.

@@ -1,7 +1,4 @@
-"""Hash table from names to numbers: columns of attributes, or codes of tokens.
-
-``DictFeatures``, ``TemplateFeatures`` and the readers of token columns use it.
-"""
+"""Hash table from names of attributes to the numbers of their columns, for ``DictFeatures``."""
 
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_KIND
@@ -20,12 +17,11 @@ cdef class NameTable:
     threads may share it.
     """
 
-    def __cinit__(self, names=(), Py_ssize_t expected=0):
-        # With room for the expected number of names, the table does not grow for as many.
+    def __cinit__(self, names=()):
         cdef PyObject *text
         self.names, self.pool, self.n_words = [], np.empty(256, dtype=np.uint64), 0
         self.letters = <uint64_t *><size_t>self.pool.ctypes.data
-        self._resize(max(256, 2 * len(names), 2 * expected + 2))
+        self._resize(max(256, 2 * len(names)))
         for name in names:
             text = <PyObject *>name
             self.insert(text, NULL, mixed(hash_on(0, text)))

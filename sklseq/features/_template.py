@@ -13,6 +13,7 @@ from sklseq.data.types import ColumnsLike, DTypeLike
 from sklseq.features import _encode
 from sklseq.features._columns import Columns, read_columns
 from sklseq.features._commands import command_of
+from sklseq.features._encode import TokenNumbers
 from sklseq.features._family import (
     Extractor,
     VocabularyMixin,
@@ -21,7 +22,6 @@ from sklseq.features._family import (
     to_sequences,
 )
 from sklseq.features._grams import GramPlan, Layout, keys_of, number_grams, prune, slots_of
-from sklseq.features._name_table import NameTable
 from sklseq.features._packed_rows import PackedRows
 from sklseq.features._parse import template_lines
 from sklseq.features._template_transform import TemplateTransform
@@ -187,7 +187,7 @@ class TemplateFeatures(TemplateTransform, VocabularyMixin, Extractor, auto_wrap_
         plan = GramPlan.of(self._templates(columns))
         self._check_roles(plan)
         n_marks = sum(plan.padding) if self.boundary == "mark" else 0
-        tables = {name: NameTable() for name in plan.columns}
+        tables = {name: TokenNumbers() for name in plan.columns}
         if self.n_features is None:
             rows = self._learn(columns, plan, tables, n_marks)
         self.columns_ = list(columns.names)
@@ -205,7 +205,7 @@ class TemplateFeatures(TemplateTransform, VocabularyMixin, Extractor, auto_wrap_
         return to_sequences(self._hash(columns), self.dtype)
 
     def _learn(
-        self, columns: Columns, plan: GramPlan, tables: dict[str, NameTable], n_marks: int
+        self, columns: Columns, plan: GramPlan, tables: dict[str, TokenNumbers], n_marks: int
     ) -> Sequences:
         """Number the attributes of the training data and return its rows."""
         layout = self._layout(columns, plan.columns, plan.padding)

@@ -10,8 +10,8 @@ from sklseq._lib.ragged import offsets_of
 from sklseq.features import _encode, _rows
 from sklseq.features._columns import Columns, read_columns
 from sklseq.features._commands import command_of
+from sklseq.features._encode import TokenNumbers
 from sklseq.features._grams import Layout
-from sklseq.features._name_table import NameTable
 from sklseq.features._packed_rows import PackedRows
 from sklseq.features._parse import Template, default_templates, parse_templates
 
@@ -51,11 +51,11 @@ class TemplateTransform:
         indices, indptr = self._look_up(codes, layout)
         return PackedRows(indptr, indices, None, self.n_features_out_, layout.offsets)
 
-    def names_table(self) -> dict[str, NameTable]:
+    def names_table(self) -> dict[str, TokenNumbers]:
         """Return the hash table of the tokens of each column, built at the first call."""
         kept = self.__dict__.get("_tables")  # the tables are not pickled
         if kept is None or kept[0] is not self.column_codes_:
-            tables = {name: NameTable(list(codes)) for name, codes in self.column_codes_.items()}
+            tables = {name: TokenNumbers(list(codes)) for name, codes in self.column_codes_.items()}
             self._tables = kept = self.column_codes_, tables
         return kept[1]
 
@@ -63,7 +63,7 @@ class TemplateTransform:
         """Return rows by hash of each attribute's name, computed from hashes of its pieces."""
         templates = self._templates(columns)
         layout = self._layout(columns, list(self.column_codes_), self.padding_)
-        tables = {name: NameTable() for name in self.column_codes_}
+        tables = {name: TokenNumbers() for name in self.column_codes_}
         n_nodes = len(tables) + len(self.flags_)
         codes = layout.codes(columns, tables, self.flags_, n_nodes, self.n_marks_, grow=True)
         texts = [

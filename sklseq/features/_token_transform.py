@@ -8,8 +8,8 @@ import numpy as np
 from sklseq._lib.ragged import offsets_of
 from sklseq.features import _rows
 from sklseq.features._columns import Columns, read_columns
+from sklseq.features._encode import TokenNumbers
 from sklseq.features._kinds import Kind, own_kind, standard_kinds
-from sklseq.features._name_table import NameTable
 from sklseq.features._packed_rows import PackedRows, join_rows
 from sklseq.features._token_table import TokenTable
 
@@ -122,7 +122,7 @@ def distinct_tokens(
     codes = np.empty((len(names), offsets[-1]), dtype=np.int32)
     tokens, first = [], 0
     for row, name in zip(codes, names):
-        known = NameTable(expected=min(offsets[-1] // 5, MANY))
+        known = TokenNumbers(expected=min(offsets[-1] // 5, MANY))
         columns.check_lengths(name, lengths)
         columns.encode(name, known, first, offsets, row, True)
         tokens.append(known.names)
