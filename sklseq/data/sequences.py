@@ -305,6 +305,8 @@ class Sequences(Samples[Rows]):
                     f"Blocks joined by columns must hold the same sequences; block {i} differs "
                     "from block 0 in number or lengths. Check that no transformer drops rows."
                 )
+        if len(blocks) == 1:
+            return first
         if any(block.is_sparse for block in blocks):
             from scipy import sparse
 

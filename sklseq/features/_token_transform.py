@@ -121,9 +121,10 @@ def distinct_tokens(
     offsets = offsets_of(lengths)
     codes = np.empty((len(names), offsets[-1]), dtype=np.int32)
     tokens, first = [], 0
+    for name in names[1:]:
+        columns.check_lengths(name, lengths)
     for row, name in zip(codes, names):
         known = TokenNumbers(expected=min(offsets[-1] // 5, MANY))
-        columns.check_lengths(name, lengths)
         columns.encode(name, known, first, offsets, row, True)
         tokens.append(known.names)
         first += len(known.names)
