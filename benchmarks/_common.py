@@ -2,7 +2,9 @@
 
 import os
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
+
+import numpy as np
 
 
 class NoData(Exception):
@@ -15,12 +17,20 @@ def folder(name):
     return path if "SKLSEQ_DATA" in os.environ and path.is_dir() else None
 
 
-def folder_or_notice(name):
-    """As ``folder``; prints a line if there is none."""
-    path = folder(name)
-    if path is None:
-        print(f"(no {name}/ under SKLSEQ_DATA)")
+def need(name):
+    """As ``folder``; raises NoData if there is none."""
+    if (path := folder(name)) is None:
+        raise NoData(f"SKLSEQ_DATA names no folder that holds {name}")
     return path
+
+
+def each_with_data(work, names, *arguments):
+    """Call a function for each name; one that lacks its data prints a line."""
+    for name in names:
+        try:
+            work(name, *arguments)
+        except NoData as missing:
+            print(f"({name}: {missing})")
 
 
 def row(*cells):
@@ -36,6 +46,17 @@ def seconds(work, *arguments):
     began = perf_counter()
     work(*arguments)
     return perf_counter() - began
+
+
+def by_turns(works, rounds, clock=process_time):
+    """Seconds of functions that run in turn, in an array of shape (rounds, n_functions)."""
+    times = np.empty((rounds, len(works)))
+    for of_round in times:
+        for k, work in enumerate(works):
+            began = clock()
+            work()
+            of_round[k] = clock() - began
+    return times
 
 
 def fit_seconds(model, *train):

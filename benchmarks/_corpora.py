@@ -1,13 +1,14 @@
 """Labelled sequences of five shapes, as rows and labels; found under SKLSEQ_DATA."""
 
 import gzip
+from functools import partial
 
 import numpy as np
-from _common import NoData
-from _common import folder as data_folder
+from _common import folder, need
 from scipy import sparse
 
 from sklseq import Sequences
+from sklseq.datasets import make_contacts, read_conll
 from sklseq.features import TokenFeatures, WindowFeatures
 
 CORPORA = ["ocr-letters", "conll2002", "ud-english-ewt", "ncbi-disease", "protein-cb513"]
@@ -28,12 +29,39 @@ def blocks(path, encoding="utf-8"):
         yield block
 
 
-def words(path, label=-1, encoding="utf-8", n=None):
+def sentences(path, columns=("w",), label=-1, encoding="utf-8"):
+    """The first columns of each sentence by name, and labels."""
+    found = list(blocks(path, encoding))
+    X = [{name: [cells[k] for cells in s] for k, name in enumerate(columns)} for s in found]
+    return X, [[cells[label] for cells in s] for s in found]
+
+
+def words(path, label=-1, encoding="utf-8"):
     """Window features of the first column, and labels."""
-    sentences = list(blocks(path, encoding))[:n]
-    X = [{"w": [cells[0] for cells in s]} for s in sentences]
+    X, y = sentences(path, label=label, encoding=encoding)
     features = WindowFeatures(TokenFeatures(columns="w", suffixes=3, prefixes=3), before=1, after=1)
-    return features.fit_transform(X), [[cells[label] for cells in s] for s in sentences]
+    return features.fit_transform(X), y
+
+
+TAGGED = {
+    "conll2000": {"train": "train.txt.gz", "test": "test.txt.gz"},
+    "conll2002": {"train": "esp.train.gz", "test": "esp.testb.gz"},
+}
+
+
+def tagged(name, part, n=None):
+    """(X, y) of the training or test part of a corpus, dicts of the columns "w" and "pos"."""
+    X, y = read_conll(need(name) / TAGGED[name][part], columns=("w", "pos"))
+    return X[:n], y[:n]
+
+
+def tagged_or_generated(name="conll2000", n=None):
+    """(X, y, X_test, y_test) of a corpus, or without it of generated documents."""
+    if folder(name) is not None:
+        return *tagged(name, "train", n), *tagged(name, "test", n)
+    X, y = make_contacts(1000, random_state=0)
+    X = [{"w": x["w"], "pos": x["newline"]} for x in X]
+    return X[:800][:n], y[:800][:n], X[800:][:n], y[800:][:n]
 
 
 def letters(path):
@@ -43,6 +71,11 @@ def letters(path):
     pixels = np.array([[int(p) for p in cells[0]] for word in found for cells in word], float)
     y = [[cells[1] for cells in word] for word in found]
     return Sequences(sparse.csr_matrix(pixels), np.cumsum([0, *lengths])), y
+
+
+def dense_letters(path):
+    X, y = letters(path)
+    return X.with_rows(X.rows.toarray()), y
 
 
 def residues(path):
@@ -56,20 +89,19 @@ def residues(path):
     ]
 
 
+READERS = {  # file to train on, and what reads it
+    "ocr-letters": ("folds1-9.tsv.gz", letters),
+    "conll2000": ("train.txt.gz", words),
+    "conll2002": ("esp.train.gz", partial(words, encoding="latin-1")),
+    "ud-english-ewt": ("train.tsv.gz", partial(words, label=1)),
+    "ptb-wsj-sample": ("train.tsv.gz", partial(words, label=1)),
+    "ncbi-disease": ("train.tsv.gz", words),
+    "protein-cb513": ("cb513.tsv.gz", residues),
+}
+
+
 def corpus(name, n=None):
-    """(Sequences, labels) of one of ``CORPORA``, or "conll2000"."""
-    if (folder := data_folder(name)) is None:
-        raise NoData(f"SKLSEQ_DATA names no folder that holds {name}")
-    if name == "ocr-letters":
-        X, y = letters(folder / "folds1-9.tsv.gz")
-    elif name == "conll2002":
-        X, y = words(folder / "esp.train.gz", encoding="latin-1")
-    elif name == "conll2000":
-        X, y = words(folder / "train.txt.gz")
-    elif name == "ud-english-ewt":
-        X, y = words(folder / "train.tsv.gz", label=1)
-    elif name == "ncbi-disease":
-        X, y = words(folder / "train.tsv.gz")
-    else:
-        X, y = residues(folder / "cb513.tsv.gz")
+    """(Sequences, labels) of one of ``READERS``."""
+    file, read = READERS[name]
+    X, y = read(need(name) / file)
     return (X, y) if n is None else (X[:n], y[:n])

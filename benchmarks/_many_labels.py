@@ -1,13 +1,11 @@
 """Generated tagging with many labels: what an evaluation, a pass and an answer cost."""
 
-import tempfile
 import warnings
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
-import pycrfsuite
 from _common import seconds
+from _peers import crfsuite_items, crfsuite_trainer, trained_crfsuite
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
@@ -110,7 +108,7 @@ class Work:
 QUESTIONS = ("evaluation", "dual_pass", "predict", "predict_proba")
 
 
-def by_turns(n_labels, n_sequences, turns):
+def matrix_against_lists(n_labels, n_sequences, turns):
     """(labels that occur, share of transitions, {question: µs a row by the matrix and by lists}).
 
     Minima of the turns.
@@ -133,12 +131,6 @@ def by_turns(n_labels, n_sequences, turns):
 def crfsuite_iteration(n_labels, n_sequences):
     """µs a row of one iteration of CRFsuite's L-BFGS, the last of three."""
     X, y = sentences(n_labels, n_sequences)
-    trainer = pycrfsuite.Trainer("lbfgs", verbose=False)
-    trainer.set_params({"c1": 0.0, "c2": 1.0, "max_iterations": 3})
-    names = np.array([str(k) for k in range(X.shape[1])], dtype=object)
-    for x, labels in zip(X, y):
-        rows = [names[x.indices[a:b]].tolist() for a, b in zip(x.indptr, x.indptr[1:])]
-        trainer.append(rows, [str(label) for label in labels])
-    with tempfile.TemporaryDirectory() as folder:
-        trainer.train(str(Path(folder) / "model"))
+    trainer = crfsuite_trainer(crfsuite_items(X), y, c1=0.0, c2=1.0, max_iterations=3)
+    trained_crfsuite(trainer)
     return 1e6 * float(trainer.logparser.iterations[-1]["time"]) / X.n_rows

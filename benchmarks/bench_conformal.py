@@ -11,7 +11,7 @@ of a sentence is in its set.
 import sys
 
 import numpy as np
-from _common import NoData, header, row
+from _common import each_with_data, header, row
 from bench_partial_labels import CORPORA, Task
 from sklearn.frozen import FrozenEstimator
 
@@ -30,25 +30,24 @@ def divisions(model, X, y, by):
         yield sets.coverage_report(X[b], [y[s] for s in b])
 
 
+def measure(name, n):
+    task = Task(name, n)
+    cut = len(task.y) * 2 // 3
+    order = np.random.default_rng(0).permutation(len(task.y))
+    train, rest = order[:cut], order[cut:]
+    model = CRFTagger(l2=0.5).fit(task.X[train], [task.y[s] for s in train])
+    X, y = task.X[rest], [task.y[s] for s in rest]
+    for by in ("token", "span", "sequence"):
+        found = np.array([report[:3] for report in divisions(model, X, y, by)])
+        coverage = f"{found[:, 0].mean():.3f} ± {found[:, 0].std():.3f}"
+        size, empty = found[:, 1].mean(), found[:, 2].mean()
+        accuracy = f"{model.score(X, y):.3f}"
+        row(name, accuracy, by, coverage, f"{size:.2f}", f"{empty:.2f}", len(model.classes_))
+
+
 def main(n=3000):
     header("corpus", "accuracy", "by", "coverage", "labels in a set", "empty sets", "all labels")
-    for name in CORPORA:
-        try:
-            task = Task(name, n)
-        except NoData as error:
-            print(error)
-            continue
-        cut = len(task.y) * 2 // 3
-        order = np.random.default_rng(0).permutation(len(task.y))
-        train, rest = order[:cut], order[cut:]
-        model = CRFTagger(l2=0.5).fit(task.X[train], [task.y[s] for s in train])
-        X, y = task.X[rest], [task.y[s] for s in rest]
-        for by in ("token", "span", "sequence"):
-            found = np.array([report[:3] for report in divisions(model, X, y, by)])
-            coverage = f"{found[:, 0].mean():.3f} ± {found[:, 0].std():.3f}"
-            size, empty = found[:, 1].mean(), found[:, 2].mean()
-            accuracy = f"{model.score(X, y):.3f}"
-            row(name, accuracy, by, coverage, f"{size:.2f}", f"{empty:.2f}", len(model.classes_))
+    each_with_data(measure, CORPORA, n)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ else generated documents. Prints a Markdown table; "ratio" above 1 means that sk
 """
 
 import argparse
-import os
 import resource
 import subprocess
 import sys
@@ -18,11 +17,13 @@ from time import perf_counter
 import _report
 import numpy as np
 import pycrfsuite
+from _common import by_turns
+from _corpora import tagged_or_generated
+from _peers import crfsuite_trainer, opened_crfsuite
 
 from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import encode_labels, unique_labels
-from sklseq.datasets import make_contacts, read_conll
 from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.source import RowSource
 from sklseq.features import TemplateFeatures
@@ -33,21 +34,7 @@ from sklseq.solvers import lbfgs
 WINDOW = range(-2, 3)
 
 
-# --- Data and attributes ------------------------------------------------------------------------
-
-
-def load(n_sentences=None):
-    """(X_train, y_train, X_test, y_test), dicts of the columns "w" and "pos"."""
-    folder = Path(os.environ.get("SKLSEQ_DATA", "")) / "conll2000"
-    if "SKLSEQ_DATA" in os.environ and folder.is_dir():
-        train = read_conll(folder / "train.txt.gz", columns=("w", "pos"))
-        test = read_conll(folder / "test.txt.gz", columns=("w", "pos"))
-    else:
-        X, y = make_contacts(1000, random_state=0)
-        X = [{"w": x["w"], "pos": x["newline"]} for x in X]
-        train, test = (X[:800], y[:800]), (X[800:], y[800:])
-    cut = slice(n_sentences)
-    return train[0][cut], train[1][cut], test[0][cut], test[1][cut]
+# --- Attributes ---------------------------------------------------------------------------------
 
 
 def crfsuite_templates():
@@ -80,9 +67,9 @@ def attributes_in_python(x, templates):
     return items
 
 
-def our_features(dtype=np.float64, n_jobs=1):
+def our_features(n_jobs=1):
     names = [name for name, _ in crfsuite_templates()]
-    return TemplateFeatures(names, columns=["w", "pos"], dtype=dtype, n_jobs=n_jobs)
+    return TemplateFeatures(names, columns=["w", "pos"], n_jobs=n_jobs)
 
 
 def our_tagger(states, **parameters):
@@ -102,16 +89,18 @@ def our_tagger(states, **parameters):
 def train_crfsuite(items, y, states, max_iter, path):
     """(trainer, seconds); its log has the losses."""
     began = perf_counter()
-    trainer = pycrfsuite.Trainer(verbose=False)
-    possible = int(states == "all")
-    trainer.set_params({
-        "c1": 0.0, "c2": 1.0, "max_iterations": max_iter, "feature.possible_states": possible,
-        "feature.possible_transitions": possible, "period": 10**6, "delta": 0.0, "epsilon": 0.0,
-    })  # fmt: skip
-    for item, labels in zip(items, y):
-        trainer.append(item, labels)
+    trainer = crfsuite_trainer(
+        items, y, c1=0.0, c2=1.0, max_iterations=max_iter, period=10**6, delta=0.0, epsilon=0.0,
+        **observed_or_all(states),
+    )  # fmt: skip
     trainer.train(str(path))
     return trainer, perf_counter() - began
+
+
+def observed_or_all(states):
+    """CRFsuite's parameters for the pairs that have weights."""
+    possible = int(states == "all")
+    return {"feature.possible_states": possible, "feature.possible_transitions": possible}
 
 
 def crfsuite_evaluation(items, y, states, path):
@@ -138,17 +127,11 @@ class OurObjective:
     def evaluate(self):
         self.objective.value_and_gradient(self.w, self.gradient)
 
-    def seconds(self, repeats=5):
-        return median(timed(self.evaluate)() for _ in range(repeats))
+    def seconds(self):
+        return np.median(by_turns([self.evaluate], 5, perf_counter))
 
 
 # --- Questions ----------------------------------------------------------------------------------
-
-
-def alternate(ours, theirs, rounds):
-    """Medians of both over `rounds` runs A B A B."""
-    times = [(ours(), theirs()) for _ in range(rounds)]
-    return [median(column) for column in zip(*times)]
 
 
 class Table:
@@ -163,23 +146,20 @@ class Table:
 
 
 def compare_evaluations(table, X, y, items, states, path, rounds):
-    theirs = None
+    theirs = []
     rows = our_features().fit_transform(X)
     rows32 = Sequences(rows.rows.astype(np.float32), rows.offsets)
     for data, name in ((rows, "float64"), (rows32, "float32")):
         for n in (1, 2):
             with Threads(n) as threads:
                 objective = OurObjective(data, y, states, threads)
-                if name == "float64" and n == 1:
-                    ours, theirs = alternate(
-                        objective.seconds,
-                        lambda: crfsuite_evaluation(items, y, states, path),
-                        rounds,
-                    )
-                else:
-                    ours = median(objective.seconds() for _ in range(rounds))
+                ours, is_first = [], not theirs
+                for _ in range(rounds):
+                    ours.append(objective.seconds())
+                    if is_first:
+                        theirs.append(crfsuite_evaluation(items, y, states, path))
             question = f"evaluation, {name}, {n} thread{'s' * (n > 1)}"
-            table.row(question, states, ours, theirs, unit="s")
+            table.row(question, states, median(ours), median(theirs), unit="s")
 
 
 def compare_prediction(table, data, states, path, rounds):
@@ -189,8 +169,7 @@ def compare_prediction(table, data, states, path, rounds):
     features = our_features()
     tagger = our_tagger(states, max_iter=30, tol=0).fit(features.fit_transform(X), y)
     train_crfsuite([attributes_in_python(x, templates) for x in X], y, states, 30, path)
-    other = pycrfsuite.Tagger()
-    other.open(str(path))
+    other = opened_crfsuite(path)
     rows = features.transform(X_test)
     items = [pycrfsuite.ItemSequence(attributes_in_python(x, templates)) for x in X_test]
     labels = other.labels()
@@ -213,18 +192,9 @@ def compare_prediction(table, data, states, path, rounds):
         ),
         "marginals": (lambda: tagger.predict_proba(rows), marginals),
     }
-    for question, (ours, theirs) in questions.items():
-        a, b = alternate(timed(ours), timed(theirs), rounds)
+    for question, works in questions.items():
+        a, b = np.median(by_turns(works, rounds, perf_counter), axis=0)
         table.row(question, states, n / a, n / b, unit="tokens/s", higher_is_better=True)
-
-
-def timed(function):
-    def run():
-        began = perf_counter()
-        function()
-        return perf_counter() - began
-
-    return run
 
 
 def compare_fits(table, data, states, path, rounds):
@@ -258,8 +228,7 @@ def compare_fits(table, data, states, path, rounds):
             question = f"{solver} to objective {target:,.1f}, {n_jobs} thread{'s' * (n_jobs > 1)}"
             table.row(question, states, seconds, median(their_times), unit="s")
     features, tagger = state["model"]
-    other = pycrfsuite.Tagger()
-    other.open(str(path))
+    other = opened_crfsuite(path)
     mine = score(y_test, tagger.predict(features.transform(X_test)))
     yours = score(y_test, [other.tag(attributes_in_python(x, templates)) for x in X_test])
     name = "chunk F1" if score is span_f1 else "token accuracy"
@@ -303,7 +272,7 @@ def memory(name):
 
 
 def print_peak(side, states, n_sentences):
-    X, y, _, _ = load(n_sentences)
+    X, y, _, _ = tagged_or_generated(n=n_sentences)
     before = memory("VmRSS")
     if side == "ours":
         our_tagger(states, max_iter=5, tol=0).fit(our_features().fit_transform(X), y)
@@ -329,7 +298,7 @@ def main():
         print_peak(options.memory, options.states, n_sentences)
         return
     rounds = 1 if options.quick else options.rounds
-    data = X, y, _, _ = load(n_sentences)
+    data = X, y, _, _ = tagged_or_generated(n=n_sentences)
     templates = crfsuite_templates()
     items = [pycrfsuite.ItemSequence(attributes_in_python(x, templates)) for x in X]
     labels = np.concatenate(y)

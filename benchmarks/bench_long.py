@@ -27,9 +27,11 @@ import tempfile
 import time
 import tracemalloc
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from _common import by_turns, folder
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
@@ -88,15 +90,11 @@ def seconds(
     rng, zeros = np.random.default_rng(1), np.zeros(n_labels)
     coef = 0.3 * rng.normal(size=(objectives[0].scores.n_features, n_labels))
     weights = Weights(coef, stick * np.eye(n_labels), zeros, zeros)
-    times = np.zeros((rounds, len(objectives)))
-    for k in range(rounds):
-        for j, f in enumerate(objectives):
-            w = f.scores.pack(weights)
-            gradient = np.empty_like(w)
-            begin = clock()
-            f.value_and_gradient(w, gradient)
-            times[k, j] = clock() - begin
-    return times
+    vectors = [f.scores.pack(weights) for f in objectives]
+    works = [
+        partial(f.value_and_gradient, w, np.empty_like(w)) for f, w in zip(objectives, vectors)
+    ]
+    return by_turns(works, rounds, clock)
 
 
 def part_ratio(full: bool) -> None:
@@ -161,6 +159,15 @@ def measure(gradient: str, path: str) -> None:
     print(t, tracemalloc.get_traced_memory()[1])
 
 
+def output_of(*arguments) -> str:
+    """Output of this program in a process of its own, with one BLAS thread."""
+    return subprocess.run(
+        [sys.executable, __file__, *map(str, arguments)],
+        check=True, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    ).stdout  # fmt: skip
+
+
 def part_memory(full: bool) -> None:
     lengths = [10**4, 10**5, 10**6] + [10**7] * full
     print(f"\nAn evaluation, {N_FEATURES} features, {N_LABELS} labels: seconds, peak above input")
@@ -171,9 +178,7 @@ def part_memory(full: bool) -> None:
             mapped_log(path, n_rows)
             cells = []
             for gradient in GRADIENTS:
-                command = [sys.executable, __file__, "--measure", gradient, str(path)]
-                out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-                t, peak = map(float, out.split())
+                t, peak = map(float, output_of("--measure", gradient, path).split())
                 cells.append(f"{t:15.3f} s {peak / 1e6:8.2f} MB")
             print(f"{n_rows:>10,}  " + "".join(cells), flush=True)
 
@@ -187,14 +192,8 @@ def product_seconds(f, rounds: int = 9, budget: float = BUDGET) -> np.ndarray:
     w, v = numbers.astype(f.scores.dtype)
     hessian, answer = f.hessian(w, budget), np.empty_like(w)
     hessian.product(v, answer)  # keeps what products share
-    times = np.zeros((rounds, 2))
-    for k in range(rounds):
-        calls = (f.value_and_gradient, (w, answer)), (hessian.product, (v, answer))
-        for j, (work, arguments) in enumerate(calls):
-            begin = time.thread_time()
-            work(*arguments)
-            times[k, j] = time.thread_time() - begin
-    return times
+    works = partial(f.value_and_gradient, w, answer), partial(hessian.product, v, answer)
+    return by_turns(works, rounds, time.thread_time)
 
 
 def measure_products(path: str) -> None:
@@ -231,9 +230,7 @@ def part_hessian(full: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for n_rows in [10**4, 10**5, 10**6] + [10**7] * full:
             mapped_log(path := Path(folder) / "rows.npy", n_rows)
-            command = [sys.executable, __file__, "--products", str(path)]
-            out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            ratio, *peaks = map(float, out.split())
+            ratio, *peaks = map(float, output_of("--products", path).split())
             cells = "".join(f"{peak / 1e6:12.2f} MB" for peak in peaks)
             print(f"{n_rows:>10,} {ratio:8.2f}{cells}", flush=True)
 
@@ -267,13 +264,9 @@ def fit_within(gradient: str, megabytes: str, n_rows: str) -> None:
 def part_limit(full: bool) -> None:
     megabytes = 200
     print(f"\nFits of 3 iterations within {megabytes} MB of address space more than at the start")
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     for n_rows in [10**6, 8 * 10**6, 24 * 10**6][: 2 + full]:
         for gradient in ("forward-backward", "emp"):
-            command = [sys.executable, __file__, "--fit", gradient, str(megabytes), str(n_rows)]
-            out = subprocess.run(
-                command, check=True, capture_output=True, text=True, env=environment
-            ).stdout
+            out = output_of("--fit", gradient, megabytes, n_rows)
             print(f"T = {n_rows:>10,}  {gradient:16}  {out.strip()}", flush=True)
 
 
@@ -282,17 +275,16 @@ def part_limit(full: bool) -> None:
 
 def connections(full: bool):
     """(what it is, training log, test log): of the KDD files, or generated."""
-    folder = Path(os.environ.get("SKLSEQ_DATA", "")) / "kddcup99"
-    if not (folder / "corrected.csv.gz").exists():
+    if (path := folder("kddcup99")) is None:
         yield "what follows", *cut(make_connections(60_000), np.arange(60_000) < 40_000)
         return
-    log = read_kdd99(folder / "kddcup.data_10_percent.csv.gz")
+    log = read_kdd99(path / "kddcup.data_10_percent.csv.gz")
     first = log._replace(X=log.X[:100_000], y=log.y[:100_000])
     yield "what follows", *cut(first, np.arange(100_000) < 70_000)
     if full:
         even = np.arange(len(log.y)) // 10_000 % 2 == 0
         yield "every other 10,000 records", *cut(log, even)
-        X, y, _ = read_kdd99(folder / "corrected.csv.gz", feature_names=log.feature_names)
+        X, y, _ = read_kdd99(path / "corrected.csv.gz", feature_names=log.feature_names)
         yield "the test file, in another order", (log.X, log.y), (X, y)
 
 

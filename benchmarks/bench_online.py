@@ -11,15 +11,14 @@ restart conflict, early", the paper's rules are "viterbi, restart always".
 """
 
 import argparse
-import os
 import re
+from functools import partial
 from itertools import chain, product
-from pathlib import Path
-from statistics import median
 from time import perf_counter
 
 import numpy as np
-from _corpora import corpus
+from _common import by_turns, folder, header, need, row
+from _corpora import corpus, tagged
 from bench_which import gestures
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
@@ -39,11 +38,6 @@ WINDOW = range(-2, 3)
 # --- Data ---------------------------------------------------------------------------------------
 
 
-def data_folder(name):
-    folder = Path(os.environ.get("SKLSEQ_DATA", "")) / name
-    return folder if "SKLSEQ_DATA" in os.environ and folder.is_dir() else None
-
-
 def joined(X, y, n=20):
     """Documents of n sentences."""
     runs = [slice(i, i + n) for i in range(0, len(X), n)]
@@ -52,17 +46,13 @@ def joined(X, y, n=20):
 
 
 def conll2000(max_iter):
-    folder = data_folder("conll2000")
-    train, test = (read_conll(folder / f"{n}.txt.gz", columns=("w", "pos")) for n in TRAIN_TEST)
     features = TemplateFeatures(columns=["w", "pos"])
     tagger = CRFTagger(
         l2=1.0, all_possible_states=True, all_possible_transitions=True, max_iter=max_iter,
         tol=1e-4, n_jobs=-1,
     )  # fmt: skip
-    return make_pipeline(features, tagger).fit(*train), *joined(*test)
-
-
-TRAIN_TEST = ("train", "test")
+    model = make_pipeline(features, tagger).fit(*tagged("conll2000", "train"))
+    return model, *joined(*tagged("conll2000", "test"))
 
 
 def shape(word):
@@ -78,8 +68,8 @@ def enron_columns(x):
 
 
 def enron(max_iter):
-    folder, names = data_folder("enron-email-fields"), ("w", "line", "space", "zone")
-    train, test = (read_conll(folder / f"{n}.tsv.gz", columns=names) for n in TRAIN_TEST)
+    path, names = need("enron-email-fields"), ("w", "line", "space", "zone")
+    train, test = (read_conll(path / f"{n}.tsv.gz", columns=names) for n in ("train", "test"))
     model = contact_model(["w", "shape", "newline"], max_iter, l2=1.0)
     model.fit(list(map(enron_columns, train[0])), train[1])
     return model, list(map(enron_columns, test[0])), test[1]
@@ -180,17 +170,12 @@ def curves(task):
 
 
 def print_curves(answers):
-    print(
-        "| strategy | setting | mean latency, rows | tokens | disagreement % | above 10 rows, % "
-        "| accuracy % | most rows |"
-    )
-    print("|---|" + "---:|" * 7)
+    header("strategy", "setting", "mean latency, rows", "tokens", "disagreement %",
+           "above 10 rows, %", "accuracy %", "most rows")  # fmt: skip
     for name, rows in answers.items():
         for setting, (latency, wrong, late, accuracy, longest, tokens) in rows:
-            print(
-                f"| {name} | {setting} | {latency:.3f} | {tokens:.3f} | {wrong:.4f} | {late:.3f} | "
-                f"{accuracy:.3f} | {longest} |"
-            )
+            numbers = f"{latency:.3f}", f"{tokens:.3f}", f"{wrong:.4f}", f"{late:.3f}"
+            row(name, setting, *numbers, f"{accuracy:.3f}", longest)
 
 
 def at_latency(rows, latency, least):
@@ -220,21 +205,20 @@ def print_ratios(answers, restart, n, early):
     ours = [answers[f"{name}, viterbi, {setting}"] for name in ("step", "window")]
     baselines = ("lag, restart conflict", f"chunk, restart {restart}", "windows, independent")
     theirs = [answers[name] for name in baselines]
-    names = "step | window | lag | chunk | independent"
-    print(f"\n| at mean latency, rows | {names} | lag / best | chunk / best | independent / best |")
-    print("|---:" * 9 + "|")
+    names = "step", "window", "lag", "chunk", "independent"
+    print()
+    header("at mean latency, rows", *names, *(f"{name} / best" for name in names[2:]))
     for latency in (0.25, 0.5, 0.75, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0):
         found = [at_latency(rows, latency, 100 / n) for rows in ours + theirs]
         best = min((f for f in found[:2] if f is not None), default=None)
         ratios = [None if f is None or best is None else f / best for f in found[2:]]
         cells = ["–" if f is None else f"{f:.4f}" for f in found]
-        cells += ["–" if r is None else f"{r:.1f} ×" for r in ratios]
-        print(f"| {latency} | " + " | ".join(cells) + " |")
-    print(f"\nMean latency in rows\n\n| at disagreement % | {names} |\n" + "|---:" * 6 + "|")
+        row(latency, *cells, *("–" if r is None else f"{r:.1f} ×" for r in ratios))
+    print("\nMean latency in rows\n")
+    header("at disagreement %", *names)
     for percent in (1.0, 0.5, 0.1, 0.05, 0.01):
         found = [at_disagreement(rows, percent) for rows in ours + theirs]
-        cells = ["–" if f is None else f"{f:.3f}" for f in found]
-        print(f"| {percent} | " + " | ".join(cells) + " |")
+        row(percent, *("–" if f is None else f"{f:.3f}" for f in found))
 
 
 def how_often_certainty_grows(task, horizon=12):
@@ -290,7 +274,7 @@ def reliability(confidence, right):
 
 def print_calibration(task):
     print("\nConfidence against the share of labels that are right\n")
-    print("| rule | labels | mean confidence | right |\n|---|---:|---:|---:|")
+    header("rule", "labels", "mean confidence", "right")
     rules = {"step, λ = 0.01": {"latency_cost": 0.01}, "lag 0": {"lag": 0}, "lag 2": {"lag": 2},
              "closure": {"strategy": "closure"}, "viterbi": {"strategy": "viterbi"},
              "lag 0, marginal": {"lag": 0, "decide": "marginal"},
@@ -300,28 +284,22 @@ def print_calibration(task):
         right = task.model[-1].classes_[labels] == task.truth
         bins, error = reliability(confidence, right)
         for n, mean, share in bins:
-            print(f"| {name} | {n:,} | {mean:.4f} | {share:.4f} |")
-        print(f"| {name}: expected calibration error | | | {error:.4f} |")
-        print(f"| {name}: accuracy | {len(right):,} | | {right.mean():.4f} |")
+            row(name, f"{n:,}", f"{mean:.4f}", f"{share:.4f}")
+        row(f"{name}: expected calibration error", "", "", f"{error:.4f}")
+        row(f"{name}: accuracy", f"{len(right):,}", "", f"{right.mean():.4f}")
 
 
 # --- Speed --------------------------------------------------------------------------------------
 
 
 def seconds(work, repeats=5):
-    times = []
-    for _ in range(repeats):
-        began = perf_counter()
-        work()
-        times.append(perf_counter() - began)
-    return median(times)
+    return np.median(by_turns([work], repeats, perf_counter))
 
 
 def print_speed(task):
     n, L = task.psi.emission.shape
-    print(
-        f"\nSpeed, {n:,} rows, L = {L}, one thread (medians of 5)\n\n| what | figure |\n|---|---:|"
-    )
+    print(f"\nSpeed, {n:,} rows, L = {L}, one thread (medians of 5)\n")
+    header("what", "figure")
     rules = {
         "step, λ = 0.02": {"latency_cost": 0.02},
         "step, λ = 0.02, best paths, restart always": PAPER | {"latency_cost": 0.02},
@@ -330,12 +308,12 @@ def print_speed(task):
         "closure": {"strategy": "closure"},
         "lag 2": {"lag": 2},
     }
-    print(f"| Viterbi, batch: million rows/s | {n / seconds(task.viterbi) / 1e6:.2f} |")
+    row("Viterbi, batch: million rows/s", f"{n / seconds(task.viterbi) / 1e6:.2f}")
     for name, rule in rules.items():
-        taken = seconds(lambda rule=rule: task.decode(**rule))
-        print(f"| {name}: million rows/s | {n / taken / 1e6:.2f} |")
+        taken = seconds(partial(task.decode, **rule))
+        row(f"{name}: million rows/s", f"{n / taken / 1e6:.2f}")
     for name, microseconds in pushes(task):
-        print(f"| push, {name}: µs | {microseconds:.2f} |")
+        row(f"push, {name}: µs", f"{microseconds:.2f}")
 
 
 def pushes(task):
@@ -425,16 +403,16 @@ def draw_waits(ax, task, answers):
     ax.legend(frameon=False)
 
 
-def in_a_pool(decoder, tokens, n_streams=1000, n_ticks=20):
-    """Microseconds a token, of streams that each get one at a time."""
+def in_a_pool(decoder, tokens):
+    """Microseconds a token, of a thousand streams that each get one at a time."""
 
     def work():
         pool = decoder.pool()
-        for t in range(n_ticks):
-            items = [tokens[(s + t) % len(tokens)] for s in range(n_streams)]
-            pool.push_many(range(n_streams), items)
+        for t in range(20):
+            items = [tokens[(s + t) % len(tokens)] for s in range(1000)]
+            pool.push_many(range(1000), items)
 
-    return 1e6 * seconds(work, 3) / (n_streams * n_ticks)
+    return 1e6 * seconds(work, 3) / 20_000
 
 
 def report(task, spans):
@@ -504,19 +482,19 @@ def print_defaults():
     given["CoNLL-2002, iob2"] = given["CoNLL-2002"][0], {"constraints": "iob2"}
     for name, ((X, y, X_test, y_test), options) in given.items():
         model = FrozenEstimator(CRFTagger(**options).fit(X, y))
-        print(
-            f"\n{name}\n\n| rule | accuracy % | span F1 % | latency, rows |\n|---|---:|---:|---:|"
-        )
+        print(f"\n{name}\n")
+        header("rule", "accuracy %", "span F1 %", "latency, rows")
         for what, rule in RULES.items():
             decoded = OnlineDecoder(model, **rule).decode(X_test)
             labels, waits = decoded.labels, [t - np.arange(len(t)) for t in decoded.times]
             f1 = f"{100 * span_f1(y_test, labels):.2f}" if name.startswith("CoNLL") else ""
             right = 100 * token_accuracy(y_test, labels)
-            print(f"| {what} | {right:.2f} | {f1} | {np.concatenate(waits).mean():.2f} |")
+            row(what, f"{right:.2f}", f1, f"{np.concatenate(waits).mean():.2f}")
 
 
 def print_spans(task):
-    print("\n| strategy | span F1 | token accuracy % | latency, rows |\n|---|---:|---:|---:|")
+    print()
+    header("strategy", "span F1", "token accuracy %", "latency, rows")
     print_span_row(task, "Viterbi", task.best, 0)
     for strategy in ("step", "window"):
         for restart, belief in product(RESTARTS, ("viterbi", "forward")):
@@ -531,27 +509,24 @@ def print_span_row(task, name, labels, latency):
     classes, offsets = task.model[-1].classes_, task.psi.offsets
     cut = [classes[labels[a:b]] for a, b in zip(offsets[:-1], offsets[1:])]
     right = 100 * (classes[labels] == task.truth).mean()
-    print(f"| {name} | {100 * span_f1(task.y, cut):.2f} | {right:.2f} | {latency:.2f} |")
+    row(name, f"{100 * span_f1(task.y, cut):.2f}", f"{right:.2f}", f"{latency:.2f}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--max-iter", type=int, default=150, help="of training; default 150")
     parser.add_argument("--figure", help="also draw the curves and waiting times to this file")
-    parser.add_argument(
-        "--task", choices=["conll2000", "enron", "contacts", "states"], action="append"
-    )
+    tasks = ["conll2000", "enron", "contacts", "states"]
+    parser.add_argument("--task", choices=tasks, action="append")
     args = parser.parse_args()
-    there = {"conll2000": data_folder("conll2000"), "enron": data_folder("enron-email-fields")}
-    chosen = args.task or [name for name, folder in there.items() if folder] or ["contacts"]
+    there = {"conll2000": folder("conll2000"), "enron": folder("enron-email-fields")}
+    chosen = args.task or [name for name, path in there.items() if path] or ["contacts"]
     reports = []
     if "states" in chosen:
         print_defaults()
     for name in (name for name in chosen if name != "states"):
-        model, X, y = {"conll2000": conll2000, "enron": enron, "contacts": contacts}[name](
-            args.max_iter
-        )
-        task = Task(name, model, X, y)
+        fit = {"conll2000": conll2000, "enron": enron, "contacts": contacts}[name]
+        task = Task(name, *fit(args.max_iter))
         reports.append((task, report(task, spans=name != "contacts")))
     if args.figure and reports:
         draw(reports, args.figure)

@@ -49,8 +49,8 @@ from collections import Counter, defaultdict
 from itertools import groupby
 
 import numpy as np
-from _common import NoData, folder, header, row
-from _corpora import blocks
+from _common import header, need, row
+from _corpora import sentences
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
@@ -68,11 +68,11 @@ CORPORA = {
 }
 
 
-def sentences(path, encoding, tags):
-    found = [s for s in blocks(path, encoding) if len(s) > 1]
-    columns = {"w": 0, "tag": 1} if tags else {"w": 0}
-    X = [{name: [cells[j] for cells in s] for name, j in columns.items()} for s in found]
-    return X, [[cells[-1] for cells in s] for s in found]
+def longer_sentences(path, encoding, tags):
+    """Sentences of two words or more."""
+    X, y = sentences(path, ("w", "tag") if tags else ("w",), encoding=encoding)
+    kept = [s for s, labels in enumerate(y) if len(labels) > 1]
+    return [X[s] for s in kept], [y[s] for s in kept]
 
 
 class Task:
@@ -82,14 +82,13 @@ class Task:
     """
 
     def __init__(self, name, n, tags=False, n_test=N_TEST):
-        if (there := folder(name)) is None:
-            raise NoData(f"SKLSEQ_DATA names no folder that holds {name}")
         train, test, encoding = CORPORA[name]
-        self.name, (X, y) = name, sentences(there / train, encoding, tags)
+        self.name, (X, y) = name, longer_sentences(need(name) / train, encoding, tags)
         step = max(1, len(X) // n)
         X, self.y = X[::step][:n], y[::step][:n]
         self.words = [columns["w"] for columns in X]
-        test, self.y_test = (part[:n_test] for part in sentences(there / test, encoding, tags))
+        X_test, y_test = longer_sentences(need(name) / test, encoding, tags)
+        test, self.y_test = X_test[:n_test], y_test[:n_test]
         own = TokenFeatures(columns=list(X[0]), suffixes=3, prefixes=3)
         features = WindowFeatures(own, before=1, after=1)
         self.features, self.raw, self.raw_test = features, X, test

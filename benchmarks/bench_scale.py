@@ -31,7 +31,9 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from bench_crfsuite import load, our_features
+from _common import header, row
+from _corpora import tagged_or_generated
+from bench_crfsuite import our_features
 from scipy import sparse
 
 from sklseq import CRFTagger, Sequences, Shards
@@ -46,7 +48,7 @@ ROUNDS = 5
 
 def corpus():
     """Sequences and labels of one copy."""
-    X, y, _, _ = load()
+    X, y, _, _ = tagged_or_generated()
     return our_features().fit_transform(X), y
 
 
@@ -107,27 +109,20 @@ def memory(
         f"{n / 1e6:.2f} million tokens in {n_shards} shards, {size / 1e9:.2f} GB on disk, "
         f"written in {time.perf_counter() - begin:.0f} s"
     )
-    print(
-        "| max_memory | iterations | evaluations | stopped by | fit, s | µs a token, evaluation | "
-        "peak, GiB | objective | accuracy |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|")
+    header("max_memory", "iterations", "evaluations", "stopped by", "fit, s",
+           "µs a token, evaluation", "peak, GiB", "objective", "accuracy")  # fmt: skip
     for limit in limits or (("2GB", "3GB") if full else ("300MB", "1GB")):
         command = [sys.executable, __file__, "--train", str(folder), limit, str(max_iter), solver]
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
         done = subprocess.run(
-            command,
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            command, check=True, stdout=subprocess.PIPE, text=True, env=environment
         )
         r = json.loads(done.stdout.splitlines()[-1])
-        print(
-            f"| {limit} | {r['n_iter']} | {r['evaluations']} | {r['stopped_by']} | "
-            f"{r['seconds']:.0f} | {1e6 * r['evaluation'] / n:.2f} | {r['peak'] / 2**30:.2f} | "
-            f"{r['objective']:.2f} | {r['accuracy']:.4f} |",
-            flush=True,
-        )
+        row(
+            limit, r["n_iter"], r["evaluations"], r["stopped_by"], f"{r['seconds']:.0f}",
+            f"{1e6 * r['evaluation'] / n:.2f}", f"{r['peak'] / 2**30:.2f}",
+            f"{r['objective']:.2f}", f"{r['accuracy']:.4f}",
+        )  # fmt: skip
 
 
 def train(folder: str, limit: str, max_iter: str, solver: str) -> None:
@@ -188,11 +183,10 @@ def flat(full: bool, folder: Path) -> None:
             objectives[k].max_bytes = 4e9
             read[k].append(seconds(again[k]))
     print(f"{n / 1e6:.2f} million tokens, one thread, {ROUNDS} rounds in turn: median, least")
-    print("| shards | kept in memory, µs a token | read each time, µs a token |")
-    print("|---|---|---|")
+    header("shards", "kept in memory, µs a token", "read each time, µs a token")
     for k in numbers:
         cells = (f"{1e6 * median(t) / n:.3f}, {1e6 * min(t) / n:.3f}" for t in (kept[k], read[k]))
-        print(f"| {k} | {' | '.join(cells)} |")
+        row(k, *cells)
 
 
 def cluster(full: bool, folder: Path) -> None:
@@ -206,9 +200,8 @@ def cluster(full: bool, folder: Path) -> None:
     with ExitStack() as stack:
         places = {"this process, one thread": here}
         for n_workers in (1, 2):
-            places[f"{n_workers} worker{'s'[: n_workers - 1]}"] = on_workers(
-                n_workers, shards, stack
-            )
+            name = f"{n_workers} worker{'s'[: n_workers - 1]}"
+            places[name] = on_workers(n_workers, shards, stack)
         times, gradients, values = {name: [] for name in places}, {}, {}
         for _ in range(rounds):
             for name, f in places.items():
@@ -219,17 +212,14 @@ def cluster(full: bool, folder: Path) -> None:
     print(
         f"{n / 1e6:.2f} million tokens in 8 shards, {len(w)} weights, {rounds - 1} rounds in turn"
     )
-    print("| where | median, s | least, s | speed-up (median, least) | objective | gradient |")
-    print("|---|---|---|---|---|---|")
+    header("where", "median, s", "least, s", "speed-up (median, least)", "objective", "gradient")
     first, one = next(iter(places)), np.array(times["1 worker"][1:])
     for name in places:
         t = np.array(times[name][1:])  # the first one reads all that there is
         off = abs(values[name] / values[first] - 1)
         apart = np.abs(gradients[name] - gradients[first]).max() / np.abs(gradients[first]).max()
-        print(
-            f"| {name} | {np.median(t):.3f} | {t.min():.3f} | {np.median(one / t):.2f}, "
-            f"{one.min() / t.min():.2f} | {off:.1e} | {apart:.1e} |"
-        )
+        speed_up = f"{np.median(one / t):.2f}, {one.min() / t.min():.2f}"
+        row(name, f"{np.median(t):.3f}", f"{t.min():.3f}", speed_up, f"{off:.1e}", f"{apart:.1e}")
     print("objective, gradient: largest relative difference from this process")
 
 
@@ -239,15 +229,11 @@ def on_workers(n_workers: int, shards: Shards, stack: ExitStack):
 
     from sklseq.estimators.sources.cluster import ClusterSource
 
-    place = stack.enter_context(
-        LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=None,
-            silence_logs=50,
-        )
-    )
+    cluster = LocalCluster(
+        n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None,
+        silence_logs=50,
+    )  # fmt: skip
+    place = stack.enter_context(cluster)
     client = stack.enter_context(Client(place, set_as_default=False))
     with client.as_current():
         source = stack.enter_context(ClusterSource(shards.to_delayed()))

@@ -10,9 +10,9 @@ are compared with.
 from __future__ import annotations
 
 import argparse
-import time
 
 import numpy as np
+from _common import by_turns, header, row
 
 from sklseq.inference.chain.linear_chain import Transitions, Workspace, best_paths, row_blocks
 from sklseq.inference.segment.segmentations import (
@@ -98,46 +98,31 @@ class Chain:
         best_paths(self.psi.copy(), self.offsets, self.chain)
 
 
-def medians(*runs, repeat: int = 9) -> list[float]:
-    """Processor seconds of each of some functions, run in turn."""
-    seconds = np.empty((repeat, len(runs)))
-    for k in range(repeat):
-        for j, run in enumerate(runs):
-            begin = time.process_time()
-            run()
-            seconds[k, j] = time.process_time() - begin
-    return np.median(seconds, axis=0).tolist()
-
-
 def throughput(n_sequences: int, rng, repeat: int) -> None:
     """Tokens a second against kinds and spans, beside a linear chain of as many labels."""
     lengths = np.full(n_sequences, 25)
     n, chain = lengths.sum(), Chain(lengths, rng)
     print(f"{n:,} tokens in sequences of 25, {N_LABELS} labels, one thread\n")
-    head = "H / token", "V / token", "ns / token", "M tokens/s", "x chain", "Viterbi ns", "x chain"
-    print("| potentials | " + " | ".join(head) + " |")
-    print("|---|---|---|---|---|---|---|---|")
+    header("potentials", "H / token", "V / token", "ns / token", "M tokens/s", "x chain",
+           "Viterbi ns", "x chain")  # fmt: skip
     cases = [(name, kinds, 1) for name, kinds in KINDS.items()]
     cases += [(f"start, inside, end, exact to {k}", [1, 3, 2], k) for k in (2, 6, 20)]
     for name, kinds, longest in cases:
         spans = token_spans(lengths, kinds, longest)
         one = Segments(spans, rng)
-        seconds, of_chain, best, of_path = medians(
-            one.sums, chain.sums, one.best, chain.best, repeat=repeat
-        )
-        print(
-            f"| {name} | {len(spans.kind) / n:.1f} | {one.plan.n_states / n:.2f} "
-            f"| {1e9 * seconds / n:.0f} | {n / seconds / 1e6:.2f} | {seconds / of_chain:.2f} "
-            f"| {1e9 * best / n:.0f} | {best / of_path:.2f} |",
-            flush=True,
-        )
+        works = one.sums, chain.sums, one.best, chain.best
+        seconds, of_chain, best, of_path = np.median(by_turns(works, repeat), axis=0)
+        row(
+            name, f"{len(spans.kind) / n:.1f}", f"{one.plan.n_states / n:.2f}",
+            f"{1e9 * seconds / n:.0f}", f"{n / seconds / 1e6:.2f}", f"{seconds / of_chain:.2f}",
+            f"{1e9 * best / n:.0f}", f"{best / of_path:.2f}",
+        )  # fmt: skip
 
 
 def linearity(sizes, rng, repeat: int) -> None:
     """Seconds against the length of one sequence, with and without a span of a tenth of it."""
     print("\nOne sequence; start, inside, end and exact spans to 4; then one potential of n / 10\n")
-    print("| n | us / token | with a segment of n / 10 | its probability |")
-    print("|---|---|---|---|")
+    header("n", "us / token", "with a segment of n / 10", "its probability")
     for n in sizes:
         plain = Segments(token_spans([n], [1, 3, 2], 4), rng)
         span = (0, 0, n // 2, n // 2 + n // 10)
@@ -148,11 +133,9 @@ def linearity(sizes, rng, repeat: int) -> None:
         long.psi[inside & (long.plan.kind == 3), 1] += 8
         long.psi[inside & (long.plan.kind == 1) & (long.plan.start > span[2])] -= 20
         long.psi[cell, 1] += 20
-        a, b = medians(plain.sums, long.sums, repeat=repeat)
-        print(
-            f"| {n:,} | {1e6 * a / n:.3f} | {1e6 * b / n:.3f} | {long.work.F[cell, 1]:.4f} |",
-            flush=True,
-        )
+        a, b = np.median(by_turns([plain.sums, long.sums], repeat), axis=0)
+        probability = f"{long.work.F[cell, 1]:.4f}"
+        row(f"{n:,}", f"{1e6 * a / n:.3f}", f"{1e6 * b / n:.3f}", probability)
 
 
 def main() -> None:

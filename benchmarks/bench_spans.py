@@ -4,9 +4,8 @@ Processor time, best of nine by turns; US addresses under SKLSEQ_DATA, or genera
 """
 
 import sys
-from time import process_time
 
-from _common import folder, header, row
+from _common import by_turns, folder, header, row
 from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger
@@ -24,17 +23,6 @@ def corpus(quick):
     parts = [read_conll(root / f"{part}.tsv.gz", separator="\t") for part in ("train", "test")]
     X, y = (first + second for first, second in zip(*parts))
     return [x["c0"] for x in X], y
-
-
-def best(works):
-    """Least processor time of each function, by turns."""
-    found = dict.fromkeys(works, float("inf"))
-    for _ in range(ROUNDS):
-        for name, work in works.items():
-            begun = process_time()
-            work()
-            found[name] = min(found[name], process_time() - begun)
-    return found
 
 
 def main(quick=False):
@@ -56,9 +44,9 @@ def main(quick=False):
     print(f"{len(X)} sequences, {len(tagger.classes_)} labels")
     for of, works in tables.items():
         header(of, "ms", "times predict")
-        seconds = best(works)
-        for name, s in seconds.items():
-            row(name, f"{1e3 * s:.2f}", f"{s / seconds['predict']:.2f}")
+        seconds = by_turns(works.values(), ROUNDS).min(axis=0)
+        for name, s in zip(works, seconds):
+            row(name, f"{1e3 * s:.2f}", f"{s / seconds[0]:.2f}")
 
 
 if __name__ == "__main__":

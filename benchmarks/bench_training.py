@@ -18,9 +18,10 @@ from time import perf_counter
 import bench_crfsuite as chunks
 import numpy as np
 import pycrfsuite
-from _common import seconds
-from _corpora import CORPORA, corpus
-from _many_labels import by_turns, crfsuite_iteration
+from _common import by_turns
+from _corpora import CORPORA, corpus, tagged_or_generated
+from _many_labels import crfsuite_iteration, matrix_against_lists
+from _peers import crfsuite_trainer, opened_crfsuite, trained_crfsuite
 from _report import KEPT, parts_of, run, table
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
@@ -94,7 +95,7 @@ def part_scales(quick):
 
 def chunking(quick):
     """(rows, labels, rows of the test set, its labels, attribute lists)."""
-    X, y, X_test, y_test = chunks.load(200 if quick else None)
+    X, y, X_test, y_test = tagged_or_generated(n=200 if quick else None)
     features = chunks.our_features()
     templates = chunks.crfsuite_templates()
     items = [pycrfsuite.ItemSequence(chunks.attributes_in_python(x, templates)) for x in X]
@@ -137,8 +138,7 @@ def threads_against_processes(one, two, turns):
 
     with elsewhere(one) as (start, wait):
         both()  # pages that the processes no longer share are copied now
-        times = [[seconds(work) / 5 for work in (one, two, both)] for _ in range(turns)]
-    return np.median(times, axis=0)
+        return np.median(by_turns([one, two, both], turns, perf_counter), axis=0) / 5
 
 
 def five_times(work):
@@ -173,23 +173,12 @@ def part_l1(quick):
     """c1 = 1, c2 = 1: to the objective of CRFsuite's OWL-QN after 100 iterations."""
     row = table("l1", "solver", "seconds", "ratio", "objective", "weights not 0", "F1")
     X, y, X_test, y_test, items, tests = chunking(quick)
-    with tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder) / "model")
-        trainer = pycrfsuite.Trainer(algorithm="lbfgs", verbose=False)
-        trainer.set_params({"c1": 1.0, "c2": 1.0, "max_iterations": 100, "delta": 0.0})
-        for item, labels in zip(items, y):
-            trainer.append(item, labels)
-        began = perf_counter()
-        trainer.train(path)
-        theirs = perf_counter() - began
-        last = trainer.logparser.iterations[-1]
-        tagger = pycrfsuite.Tagger()
-        tagger.open(path)
-        info = tagger.info()
-        nonzero = len(info.state_features) + len(info.transitions)
-        score = span_f1(y_test, [tagger.tag(x) for x in tests])
-        row("CRFsuite", theirs, 1.0, last["loss"], nonzero, score)
-        del info
+    trainer = crfsuite_trainer(items, y, c1=1.0, c2=1.0, max_iterations=100, delta=0.0)
+    tagger, theirs = trained_crfsuite(trainer)
+    last, info = trainer.logparser.iterations[-1], tagger.info()
+    nonzero = len(info.state_features) + len(info.transitions)
+    score = span_f1(y_test, [tagger.tag(x) for x in tests])
+    row("CRFsuite", theirs, 1.0, last["loss"], nonzero, score)
     own = {"l1": 1.0, "l2": 1.0, "boundaries": False}
     n = passes_to(last["loss"], X, y, solver="dual", **own)
     for name, how in {
@@ -216,20 +205,6 @@ def passes_to(objective, X, y, most=64, **parameters):
     return high
 
 
-def train_crfsuite(items, y, algorithm="lbfgs", **parameters):
-    """(what labels attribute lists, seconds)."""
-    trainer = pycrfsuite.Trainer(algorithm=algorithm, verbose=False)
-    trainer.set_params(parameters)
-    for item, labels in zip(items, y):
-        trainer.append(item, labels)
-    with tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder) / "model")
-        took = seconds(trainer.train, path)
-        tagger = pycrfsuite.Tagger()
-        tagger.open(path)
-    return tagger, took
-
-
 # What somebody in a hurry would set: the first that labels well enough is what counts.
 QUICK = {
     "CRFTagger, defaults": CRFTagger(l2=1),
@@ -251,37 +226,29 @@ def part_peers(quick):
     row = table("peers", "who", "fit, s", "of LinearSVC's", "of CRFsuite's, observed",
                 "of CRFsuite's, all", "F1", f"F1 at least {GOOD:.1%}")  # fmt: skip
     X, y, X_test, y_test, items, tests = chunking(quick)
-    flat, svc, times = np.concatenate(y), LinearSVC(), {}
-    for _ in range(1 if quick else 3):
-        times.setdefault("svc", []).append(seconds(svc.fit, X.rows, flat))
-        for name, model in QUICK.items():
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                times.setdefault(name, []).append(seconds(model.fit, X, y))
+    svc, flat = LinearSVC(), np.concatenate(y)
+    fits = [partial(svc.fit, X.rows, flat), *(partial(m.fit, X, y) for m in QUICK.values())]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        of_svc, *times = np.median(by_turns(fits, 1 if quick else 3, perf_counter), axis=0)
     theirs = []
-    for possible in (0, 1):
-        tagger, took = train_crfsuite(
-            items,
-            y,
-            c1=0.0,
-            c2=1.0,
-            max_iterations=100,
-            **{"feature.possible_states": possible, "feature.possible_transitions": possible},
-        )
+    for states in ("observed", "all"):
+        options = {"c1": 0.0, "c2": 1.0, "max_iterations": 100, **chunks.observed_or_all(states)}
+        tagger, took = trained_crfsuite(crfsuite_trainer(items, y, **options))
         theirs.append((span_f1(y_test, [tagger.tag(x) for x in tests]), took))
 
     def show(name, took, score):
-        shares = (took / np.median(times["svc"]), *(took / other for _, other in theirs))
+        shares = (took / of_svc, *(took / other for _, other in theirs))
         row(name, took, *shares, score, score >= GOOD)
 
     labels = np.split(svc.predict(X_test.rows), X_test.offsets[1:-1])
-    show("LinearSVC on single tokens", np.median(times["svc"]), span_f1(y_test, labels))
-    for name, model in QUICK.items():
-        show(name, np.median(times[name]), span_f1(y_test, model.predict(X_test)))
+    show("LinearSVC on single tokens", of_svc, span_f1(y_test, labels))
+    for (name, model), took in zip(QUICK.items(), times):
+        show(name, took, span_f1(y_test, model.predict(X_test)))
     for name, (score, took) in zip(("observed", "all states"), theirs):
         show(f"CRFsuite, lbfgs, 100 iterations, {name}", took, score)
     for algorithm in ("l2sgd", "ap", "pa", "arow"):
-        tagger, took = train_crfsuite(items, y, algorithm)
+        tagger, took = trained_crfsuite(crfsuite_trainer(items, y, algorithm))
         show(f"CRFsuite, {algorithm}", took, span_f1(y_test, [tagger.tag(x) for x in tests]))
 
 
@@ -305,11 +272,8 @@ def part_optimum(quick):
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            times = [
-                [seconds(model.fit, X, y) for model in models.values()]
-                for _ in range(1 if quick else 3)
-            ]
-        times = np.median(times, axis=0)
+            fits = [partial(model.fit, X, y) for model in models.values()]
+            times = np.median(by_turns(fits, 1 if quick else 3, perf_counter), axis=0)
         for (name, model), took in zip(models.items(), times):
             row(states, name, took, took / times[0], model.n_iter_,
                 model.objective_ / best.objective_ - 1,
@@ -334,8 +298,7 @@ def part_curves(quick):
         path = str(Path(folder) / "model")
         for n in (5, 10) if quick else (5, 10, 20, 40, 70, 100):
             trainer, seconds = chunks.train_crfsuite(items, y, "observed", n, path)
-            tagger = pycrfsuite.Tagger()
-            tagger.open(path)
+            tagger = opened_crfsuite(path)
             loss = trainer.logparser.iterations[-1]["loss"]
             row("CRFsuite", seconds, loss, span_f1(y_test, [tagger.tag(x) for x in tests]))
 
@@ -345,7 +308,7 @@ def part_labels(quick):
     row = table("labels", "labels", "share of transitions", "what", "matrix, µs a row",
                 "lists, µs a row", "ratio")  # fmt: skip
     for most, n_sequences in ((50, 400), (100, 400), (300, 300), (1000, 250)):
-        n_labels, share, best = by_turns(most, n_sequences, 1 if quick else 7)
+        n_labels, share, best = matrix_against_lists(most, n_sequences, 1 if quick else 7)
         for name, (matrix, lists) in best.items():
             row(n_labels, share, name, matrix, lists, matrix / lists)
         if most <= 300:

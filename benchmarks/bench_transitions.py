@@ -25,9 +25,8 @@ from pathlib import Path
 from time import process_time
 
 import numpy as np
-from _common import NoData, header, row
-from _common import folder as data_folder
-from _corpora import blocks, letters
+from _common import NoData, by_turns, each_with_data, header, need, row
+from _corpora import letters, sentences, tagged
 from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
@@ -61,36 +60,16 @@ ALL = {"all_possible_states": True, "all_possible_transitions": True}
 # ---------------------------------------------------------------- data
 
 
-def need(name):
-    if (found := data_folder(name)) is None:
-        raise NoData(f"SKLSEQ_DATA names no folder that holds {name}")
-    return found
-
-
-def sentences(path, columns, label, n=None):
-    """Columns of words, and labels."""
-    found = list(blocks(path))[:n]
-    X = [{c: [cells[k] for cells in s] for k, c in enumerate(columns)} for s in found]
-    return X, [[cells[label] for cells in s] for s in found]
-
-
 def conll2000(n):
-    folder, columns = need("conll2000"), ("w", "pos")
-    return [
-        sentences(folder / f"{part}.txt.gz", columns, 2, m)
-        for part, m in (("train", n), ("test", None))
-    ]
+    return tagged("conll2000", "train", n), tagged("conll2000", "test")
 
 
 def ewt(n):
     folder = need("ud-english-ewt")
-    parts = [
-        sentences(folder / f"{part}.tsv.gz", ("w",), 1, m)
-        for part, m in (("train", n), ("test", None))
-    ]
-    for x in (x for X, _ in parts for x in X):
+    (X, y), test = (sentences(folder / f"{part}.tsv.gz", label=1) for part in ("train", "test"))
+    for x in X + test[0]:
         x["suffix"] = [word[-3:].lower() for word in x["w"]]
-    return parts
+    return (X[:n], y[:n]), test
 
 
 def contacts(n):
@@ -300,12 +279,8 @@ def clock(source, problem, threads, rounds):
     f = source.likelihood(problem.scores, 1.0, threads)
     w = problem.scores.new_vector()
     w[:] = 0.1 * np.random.default_rng(0).normal(size=len(w))
-    gradient, times = np.empty_like(w), []
-    for _ in range(rounds):
-        began = process_time()
-        f.value_and_gradient(w, gradient)
-        times.append(process_time() - began)
-    return min(times)
+    gradient = np.empty_like(w)
+    return by_turns([lambda: f.value_and_gradient(w, gradient)], rounds).min()
 
 
 # ---------------------------------------------------------------- Wapiti and CRF++
@@ -395,12 +370,7 @@ def main():
         "scores": lambda: scores(n, options.task),
         "peers": lambda: peers(n, {"wapiti": options.wapiti, "crf++": options.crfpp}),
     }
-    for name in options.parts or parts:
-        try:
-            parts[name]()
-        except NoData as missing:
-            print(f"{name}: {missing}")
-        print()
+    each_with_data(lambda name: parts[name](), options.parts or parts)
 
 
 if __name__ == "__main__":

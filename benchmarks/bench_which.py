@@ -16,9 +16,8 @@ from pathlib import Path
 from time import process_time
 
 import numpy as np
-from _common import NoData, header, row
-from _common import folder as data_folder
-from _corpora import blocks, corpus, words
+from _common import each_with_data, header, need, row
+from _corpora import blocks, corpus
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, Sequences, ZScoreTagger
@@ -58,12 +57,7 @@ def data(name, n):
     """(X, y, X, y) to train and to test on."""
     if name == "gesture-phase":
         return gestures()
-    if name == "ptb-wsj-sample":
-        if (folder := data_folder(name)) is None:
-            raise NoData(f"SKLSEQ_DATA names no folder that holds {name}")
-        X, y = words(folder / "train.tsv.gz", label=1)
-    else:
-        X, y = corpus(name)
+    X, y = corpus(name)
     order = np.random.default_rng(0).permutation(len(y))
     n = min(n, len(y) // 2)
     train, test = order[:n], order[n : n + min(n, MOST_TEST)]
@@ -72,9 +66,7 @@ def data(name, n):
 
 def gestures():
     """Five recordings, and the last of two persons; columns scaled by those trained on."""
-    if (folder := data_folder("gesture-phase")) is None:
-        raise NoData("SKLSEQ_DATA names no folder that holds gesture-phase")
-    found = list(blocks(folder / "gesture-phase.tsv.gz"))
+    found = list(blocks(need("gesture-phase") / "gesture-phase.tsv.gz"))
     rows = [np.array([cells[1:-1] for cells in part], float) for part in found]
     names = [part[0][0] for part in found]
     test = [k for k, name in enumerate(names) if name in ("a3", "c3")]
@@ -168,11 +160,9 @@ def main():
     parser.add_argument("--folder", type=Path, help="where the table and the picture go")
     options = parser.parse_args()
     found = []
-    for name in options.corpora or CORPORA:
-        try:
-            found += measured(name, options.sequences)
-        except NoData as missing:
-            print(f"({missing})")
+    each_with_data(
+        lambda name: found.extend(measured(name, options.sequences)), options.corpora or CORPORA
+    )
     if options.folder and found:
         write(found, options.folder)
 

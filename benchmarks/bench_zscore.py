@@ -11,26 +11,27 @@ Within a part, models take turns in one process. Errors are shares of labels, in
 
 import argparse
 import warnings
+from functools import partial
 from statistics import mean, median
-from time import perf_counter, process_time
+from time import perf_counter
 
 import numpy as np
 from _common import (
-    fit_seconds,
-    folder_or_notice,
+    by_turns,
+    each_with_data,
     header,
+    need,
     row,
     shape_features,
     window_features,
 )
-from _corpora import corpus, letters
+from _corpora import corpus, dense_letters, tagged
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 from threadpoolctl import threadpool_limits
 
 from sklseq import CRFTagger, HMSVMTagger, ZScoreTagger, ZScoreTaggerCV
-from sklseq.datasets import read_conll
 from sklseq.features import DictFeatures, TemplateFeatures
 from sklseq.inference import forward_backward, viterbi
 from sklseq.metrics import span_f1, token_accuracy
@@ -253,9 +254,7 @@ def chosen_by_inner_split(model, grid, A, y, n_jobs):
 def table2(n_jobs):
     """300 Spanish sentences, 5 folds; every column's parameter from an inner split of the fold."""
     print("\n### Table 2: 300 sentences of CoNLL-2002 Spanish, 5 folds; error % (s of a fit)\n")
-    if (path := folder_or_notice("conll2002")) is None:
-        return
-    columns, y = read_conll(path / "esp.train.gz", columns=("w", "pos"))
+    columns, y = tagged("conll2002", "train")
     chosen = [s for s, labels in enumerate(y) if len(labels) >= 10][:300]
     y = [y[s] for s in chosen]
     flat = np.concatenate(y)
@@ -277,9 +276,7 @@ def table2(n_jobs):
                 seconds = perf_counter() - began
                 wrong = np.concatenate(best.predict(B)) != wanted
                 found[name].append((100 * np.mean(wrong), seconds))
-        cells = [
-            f"{mean(e for e, _ in f):.2f} ({median(t for _, t in f):.2f})" for f in found.values()
-        ]
+        cells = errors_and_times(found, unit=1, digits=2)
         row(kind, A.shape[1], *cells, ", ".join(map(str, PAPER_TABLE_2.get(kind, ("-",)))))
 
 
@@ -294,33 +291,36 @@ SAMPLES = {  # sequences, of which a quarter is held out
 def weights(n_jobs):
     """Held-out quality of ZScoreTagger with both kinds of transitions, and of ZScoreTaggerCV."""
     print("\n### Transitions, their weight, and the ridge (processor seconds)\n")
-    header(
-        "data",
-        "model",
-        "l2",
-        "transitions_",
-        "transition_weight_",
-        "accuracy %",
-        "span F1",
-        "search, s",
-        "fit, s",
-    )
-    for name, n in SAMPLES.items():
-        if folder_or_notice(name) is None:
-            continue
-        X, y = corpus(name)
-        order = np.random.default_rng(0).permutation(len(y))[:n]
-        train, test = order[: n * 3 // 4], order[n * 3 // 4 :]
-        known, wanted = ([y[s] for s in part] for part in (train, test))
-        spans = any(label.startswith("B-") for labels in known for label in labels)
-        for label, model in weighed_models(spans, n_jobs).items():
-            searched, model = searched_model(model, X[train], known)
-            began = process_time()
-            model.fit(X[train], known)
-            spent, found = process_time() - began, model.predict(X[test])
-            cells = 100 * token_accuracy(wanted, found), spans and 100 * span_f1(wanted, found)
-            numbers = (f"{c:.2f}" for c in (model.transition_weight_, *cells, searched, spent))
-            row(name, label, f"{model.l2_:.3g}", model.transitions_, *numbers)
+    header("data", "model", "l2", "transitions_", "transition_weight_", "accuracy %", "span F1",
+           "search, s", "fit, s")  # fmt: skip
+    each_with_data(weights_of, SAMPLES, n_jobs)
+
+
+def weights_of(name, n_jobs):
+    X, known, Z, wanted = divided(name)
+    spans = has_spans(known)
+    for label, model in weighed_models(spans, n_jobs).items():
+        searched, model = searched_model(model, X, known)
+        spent, found = processor_seconds(model, X, known), model.predict(Z)
+        cells = 100 * token_accuracy(wanted, found), spans and 100 * span_f1(wanted, found)
+        numbers = (f"{c:.2f}" for c in (model.transition_weight_, *cells, searched, spent))
+        row(name, label, f"{model.l2_:.3g}", model.transitions_, *numbers)
+
+
+def divided(name):
+    """(X, y, X, y): three quarters of a sample of a corpus to train on, the others to test."""
+    X, y = corpus(name)
+    order = np.random.default_rng(0).permutation(len(y))[: SAMPLES[name]]
+    train, test = np.split(order, [SAMPLES[name] * 3 // 4])
+    return X[train], [y[s] for s in train], X[test], [y[s] for s in test]
+
+
+def has_spans(y):
+    return any(label.startswith("B-") for labels in y for label in labels)
+
+
+def processor_seconds(model, *data):
+    return by_turns([partial(model.fit, *data)], 1).item()
 
 
 def weighed_models(spans, n_jobs):
@@ -343,9 +343,7 @@ def searched_model(model, X, y):
     """(processor seconds of the search, the tagger that it chooses)."""
     if not isinstance(model, ZScoreTaggerCV):
         return 0.0, model
-    began = process_time()
-    model.fit(X, y)
-    spent, names = process_time() - began, ("transitions", "constraints", "n_jobs")
+    spent, names = processor_seconds(model, X, y), ("transitions", "constraints", "n_jobs")
     chosen = {name: getattr(model, name) for name in names}
     return spent, ZScoreTagger(l2=model.l2_, transition_weight=model.transition_weight_, **chosen)
 
@@ -359,22 +357,19 @@ def search(n_jobs):
     folds = {"cv": KFold(5, shuffle=True, random_state=0)}
     print("\n### ZScoreTaggerCV and GridSearchCV, 3 x 5 values, 5 folds (processor seconds)\n")
     header("data", "ZScoreTaggerCV", "GridSearchCV", "ratio", "chosen", "by the grid")
-    for name, n in SEARCHED.items():
-        if folder_or_notice(name) is None:
-            continue
-        X, y = corpus(name, n)
-        own = ZScoreTaggerCV(
-            l2s=grid["l2"], transition_weights=grid["transition_weight"], n_jobs=n_jobs, **folds
-        )
-        tagger = ZScoreTagger(transitions="information", n_jobs=n_jobs)
-        times = []
-        for model in (own, GridSearchCV(tagger, grid, **folds)):
-            began = process_time()
-            model.fit(X, y)
-            times.append(process_time() - began)
+    own = ZScoreTaggerCV(
+        l2s=grid["l2"], transition_weights=grid["transition_weight"], n_jobs=n_jobs, **folds
+    )
+    by_grid = GridSearchCV(ZScoreTagger(transitions="information", n_jobs=n_jobs), grid, **folds)
+
+    def compare(name):
+        X, y = corpus(name, SEARCHED[name])
+        (times,) = by_turns([partial(model.fit, X, y) for model in (own, by_grid)], 1)
         ratio, chosen = times[1] / times[0], f"{own.l2_:g}, {own.transition_weight_:g}"
-        best = ", ".join(f"{value:g}" for value in model.best_params_.values())
+        best = ", ".join(f"{value:g}" for value in by_grid.best_params_.values())
         row(name, *(f"{t:.2f}" for t in times), f"{ratio:.1f}", chosen, best)
+
+    each_with_data(compare, SEARCHED)
 
 
 def kappa(n_jobs):
@@ -383,17 +378,15 @@ def kappa(n_jobs):
     print("\n### Weight of transitions='information', by folds of the training sequences; %\n")
     header("data", *kappas)
     options = {"l2s": [0.1, 0.3, 1.0], "cv": KFold(3, shuffle=True, random_state=0)}
-    for name, n in SAMPLES.items():
-        if folder_or_notice(name) is None:
-            continue
-        X, y = corpus(name)
-        train = np.random.default_rng(0).permutation(len(y))[:n][: n * 3 // 4]
-        known = [y[s] for s in train]
-        spans = any(label.startswith("B-") for labels in known for label in labels)
-        options["scoring"] = "span_f1" if spans else "token_accuracy"
+
+    def score(name):
+        X, y, *_ = divided(name)
+        options["scoring"] = "span_f1" if has_spans(y) else "token_accuracy"
         search = ZScoreTaggerCV(transition_weights=kappas, n_jobs=n_jobs, **options)
-        scores = search.fit(X[train], known).cv_scores_.max(axis=0)
+        scores = search.fit(X, y).cv_scores_.max(axis=0)
         row(name, *(f"{100 * score:.2f}" for score in scores))
+
+    each_with_data(score, SAMPLES)
 
 
 # --- Every training sequence decoded right ------------------------------------------------------
@@ -405,24 +398,17 @@ def separate(n_jobs):
     header("sequences", "columns", "plain, ms", "separate, ms", "ratio", "constraints")
     for seed, n, n_columns in ((0, 100, 60), (1, 200, 120), (2, 400, 300), (3, 200, 60)):
         X, y = separable(np.random.default_rng(seed), n, n_columns)
-        times = {True: [], False: []}
-        for _ in range(3):
-            for way in times:
-                model = of_paper(l2=0.01, separate=way, n_jobs=n_jobs)
-                began = process_time()
-                model.fit(X, y)
-                times[way].append(1e3 * (process_time() - began))
-                if way:
-                    n_constraints = model.n_constraints_
-        plain, separated = min(times[False]), min(times[True])
-        ratio = f"{separated / plain:.1f}"
+        models = [of_paper(l2=0.01, separate=way, n_jobs=n_jobs) for way in (False, True)]
+        times = by_turns([partial(model.fit, X, y) for model in models], 3)
+        plain, separated = 1e3 * times.min(axis=0)
+        ratio, n_constraints = f"{separated / plain:.1f}", models[1].n_constraints_
         row(n, n_columns, f"{plain:.1f}", f"{separated:.0f}", ratio, n_constraints)
 
 
-def separable(rng, n, n_columns, n_labels=4, length=10):
+def separable(rng, n, n_columns):
     """Normal rows, and the labels that random weights give them."""
-    X = [rng.normal(size=(length, n_columns)) for _ in range(n)]
-    weights = rng.normal(size=(n_columns, n_labels)), 2 * rng.normal(size=(n_labels, n_labels))
+    X = [rng.normal(size=(10, n_columns)) for _ in range(n)]
+    weights = rng.normal(size=(n_columns, 4)), 2 * rng.normal(size=(4, 4))
     return X, [viterbi(x @ weights[0], weights[1])[0] for x in X]
 
 
@@ -435,47 +421,37 @@ def refine(n_jobs):
     """The z-score, L-BFGS iterations from it and from zero, and the CRF as it comes."""
     print("\n### Iterations from the z-score (processor seconds)\n")
     header("data", "l2", "model", "token accuracy %, span F1", "fit, s")
-    for name, l2 in REFINED.items():
-        if folder_or_notice(name) is None:
-            continue
-        X, y = corpus(name)
-        order = np.random.default_rng(0).permutation(len(y))[: SAMPLES[name]]
-        train, test = np.split(order, [SAMPLES[name] * 3 // 4])
-        known, wanted = ([y[s] for s in part] for part in (train, test))
-        options = {"l2": l2, "n_jobs": n_jobs}
-        own = {"transitions": "information", **options}
-        models = {
-            "z-score": of_paper(**options),
-            "z-score, refine=10": ZScoreTagger(refine=10, **options),
-            "z-score, refine=20": ZScoreTagger(refine=20, **options),
-            "information": ZScoreTagger(**own),
-            "information, refine=20": ZScoreTagger(refine=20, **own),
-            "CRF, 20 iterations": CRFTagger(solver="lbfgs", max_iter=20, tol=0.0, **options),
-            "CRF, as it comes": CRFTagger(**options),
-        }
-        for label, model in models.items():
-            began = process_time()
-            model.fit(X[train], known)
-            spent, found = process_time() - began, model.predict(X[test])
-            cells = [token_accuracy(wanted, found)]
-            if name != "ud-english-ewt":
-                cells.append(span_f1(wanted, found))
-            row(name, f"{l2:g}", label, *(f"{100 * c:.2f}" for c in cells), f"{spent:.2f}")
+    each_with_data(refined, REFINED, n_jobs)
+
+
+def refined(name, n_jobs):
+    (X, known, Z, wanted), l2 = divided(name), REFINED[name]
+    options = {"l2": l2, "n_jobs": n_jobs}
+    own = {"transitions": "information", **options}
+    models = {
+        "z-score": of_paper(**options),
+        "z-score, refine=10": ZScoreTagger(refine=10, **options),
+        "z-score, refine=20": ZScoreTagger(refine=20, **options),
+        "information": ZScoreTagger(**own),
+        "information, refine=20": ZScoreTagger(refine=20, **own),
+        "CRF, 20 iterations": CRFTagger(solver="lbfgs", max_iter=20, tol=0.0, **options),
+        "CRF, as it comes": CRFTagger(**options),
+    }
+    for label, model in models.items():
+        spent, found = processor_seconds(model, X, known), model.predict(Z)
+        cells = [token_accuracy(wanted, found)]
+        if name != "ud-english-ewt":
+            cells.append(span_f1(wanted, found))
+        row(name, f"{l2:g}", label, *(f"{100 * c:.2f}" for c in cells), f"{spent:.2f}")
 
 
 # --- Kernels ------------------------------------------------------------------------------------
 
 
-def dense_letters(path):
-    X, y = letters(path)
-    return X.with_rows(X.rows.toarray()), y
-
-
 def kernels(n_jobs):
     """Kernels on letters: train on fold 0 and test on the nine others, and the reverse."""
     print("\n### Letters: token accuracy % (processor seconds)\n")
-    if (path := folder_or_notice("ocr-letters")) is None:
-        return
+    path = need("ocr-letters")
     small, large = (dense_letters(path / f"{f}.tsv.gz") for f in ("fold0", "folds1-9"))
     rbf = {"kernel": "rbf", "gamma": 0.05, "l2": 0.002, "random_state": 0, "n_jobs": n_jobs}
     own = {"transitions": "information"}
@@ -496,31 +472,24 @@ def kernels(n_jobs):
     for name, (model, chosen) in models.items():
         for k in chosen:
             (X, y), test = splits[k]
-            began = process_time()
-            model.fit(X, y)
-            spent = process_time() - began
+            spent = processor_seconds(model, X, y)
             row(name, f"{len(y):,} words", f"{100 * model.score(*test):.2f}", f"{spent:.1f}")
 
 
 # --- CoNLL-2000 ---------------------------------------------------------------------------------
 
 
-def templates(corpus, *names):
-    """Rows of 19 attributes a token and labels of each file, or None without the data."""
-    if (path := folder_or_notice(corpus)) is None:
-        return None
-    read = [read_conll(path / name, columns=("w", "pos")) for name in names]
+def templates(name, *parts):
+    """(rows, labels) of each part of a corpus; 19 attributes a token, those of the first part."""
+    read = [tagged(name, part) for part in parts]
     features = TemplateFeatures(columns=["w", "pos"]).fit(read[0][0])
-    return [(features.transform(columns), y) for columns, y in read]
+    return [(features.transform(X), y) for X, y in read]
 
 
 def chunking(runs, n_jobs):
     """19 attributes a token: fit and F1 beside CRFTagger's 100 iterations; warm start."""
     print(f"\n### CoNLL-2000, 19 attributes a token, {n_jobs} thread(s)\n")
-    data = templates("conll2000", "train.txt.gz", "test.txt.gz")
-    if data is None:
-        return
-    train, test = data
+    train, test = templates("conll2000", "train", "test")
     limit = {"solver": "lbfgs", "max_iter": 100, "tol": 0.0, "n_jobs": n_jobs}
     crf, all_states = "CRF, 100 iterations", "CRF, all states, 100 iterations"
     models = {
@@ -532,12 +501,9 @@ def chunking(runs, n_jobs):
         all_states: CRFTagger(l2=1, all_possible_states=True, **limit),
         "CRF, as it comes": CRFTagger(n_jobs=n_jobs),
     }
-    seconds = {name: [] for name in models}
     with threadpool_limits(n_jobs, "blas"):
-        for _ in range(runs):
-            for name, model in models.items():
-                seconds[name].append(fit_seconds(model, *train))
-    times = {name: median(t) for name, t in seconds.items()}
+        fits = [partial(model.fit, *train) for model in models.values()]
+        times = dict(zip(models, np.median(by_turns(fits, runs, perf_counter), axis=0)))
     header(
         "model", "iterations", "fit, s", "CRF's over it", "that of all states over it",
         "token error %", "span F1",
@@ -552,15 +518,13 @@ def chunking(runs, n_jobs):
 
 def warm(n_jobs):
     """Evaluations of the CRF that starting from the z-score's weights saves."""
-    for data_set, name in (("conll2000", "train.txt.gz"), ("conll2002", "esp.train.gz")):
-        print(f"\n### Warm start: {data_set}, 19 attributes a token, l2 = 1\n")
-        data = templates(data_set, name)
-        if data is not None:
-            warm_start(*data[0], n_jobs)
+    each_with_data(warm_start, ("conll2000", "conll2002"), n_jobs)
 
 
-def warm_start(X, y, n_jobs):
+def warm_start(name, n_jobs):
     """Evaluations until the objective is that of 100 iterations from zero, or near the least."""
+    print(f"\n### Warm start: {name}, 19 attributes a token, l2 = 1\n")
+    ((X, y),) = templates(name, "train")
     limit = {"solver": "lbfgs", "max_iter": 150, "tol": 0.0, "n_jobs": n_jobs}
     least = CRFTagger(n_jobs=n_jobs).fit(X, y).objective_  # within 1e-5
     zscore = of_paper(n_jobs=n_jobs).fit(X, y)
@@ -618,8 +582,7 @@ def main():
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--n-jobs", type=int, default=1)
     arguments = parser.parse_args()
-    for part in arguments.parts or PARTS:
-        PARTS[part](arguments)
+    each_with_data(lambda part: PARTS[part](arguments), arguments.parts or PARTS)
 
 
 if __name__ == "__main__":

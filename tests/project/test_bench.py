@@ -1,7 +1,6 @@
 """The benchmark runs, and compares the same models."""
 
 import gzip
-import importlib
 import json
 from pathlib import Path
 
@@ -9,15 +8,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("pycrfsuite")
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
-
-
-@pytest.fixture(scope="module")
-def load():
-    """Imports programs of the folder, which import one another."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(FOLDER)
-        yield importlib.import_module
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +16,10 @@ def bench(load):
 
 
 @pytest.fixture(scope="module")
-def data(bench):
+def data(load):
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SKLSEQ_DATA", raising=False)
-        return bench.load(30)
+        return load("_corpora").tagged_or_generated(n=30)
 
 
 def test_attributes_are_the_same(bench, data):

@@ -1,23 +1,14 @@
 """The benchmark of long sequences compares equal things, and its processes answer."""
 
-import importlib.util
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-PATH = Path(__file__).resolve().parents[2] / "benchmarks" / "bench_long.py"
 pytest.importorskip("resource")
 
 
 @pytest.fixture(scope="module")
-def bench():
-    spec = importlib.util.spec_from_file_location("bench_long", PATH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def bench(load):
+    return load("bench_long")
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
@@ -34,13 +25,9 @@ def test_gradients_are_of_the_same_objective(bench, kind):
 
 def test_a_measuring_process_answers(bench, tmp_path):
     bench.mapped_log(tmp_path / "rows.npy", 5000)
-    command = [sys.executable, str(PATH), "--measure", "emp", str(tmp_path / "rows.npy")]
-    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    seconds, peak = map(float, out.split())
+    seconds, peak = map(float, bench.output_of("--measure", "emp", tmp_path / "rows.npy").split())
     assert seconds > 0
     assert 1e5 < peak < 1e7
-    command = [sys.executable, str(PATH), "--products", str(tmp_path / "rows.npy")]
-    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    ratio, *peaks = map(float, out.split())
+    ratio, *peaks = map(float, bench.output_of("--products", tmp_path / "rows.npy").split())
     assert ratio > 0
     assert all(1e5 < peak < 1e7 for peak in peaks)

@@ -1,17 +1,10 @@
 """The benchmark of segmentations measures what it says."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 
-PATH = Path(__file__).resolve().parents[2] / "benchmarks" / "bench_segments.py"
 
-
-def test_segments_of_the_benchmark_are_probable(capsys):
-    spec = importlib.util.spec_from_file_location("bench_segments", PATH)
-    bench = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(bench)
+def test_segments_of_the_benchmark_are_probable(load, capsys):
+    bench = load("bench_segments")
     rng = np.random.default_rng(0)
     bench.throughput(3, rng, 1)
     bench.linearity((100,), rng, 1)
