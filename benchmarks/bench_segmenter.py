@@ -22,7 +22,6 @@ SKLSEQ_DATA; without it, references are generated.
 
 import argparse
 import gzip
-import os
 import sys
 import warnings
 from functools import partial
@@ -34,6 +33,7 @@ from time import process_time
 from typing import NamedTuple
 
 import numpy as np
+from _common import by_turns, folder
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, ShuffleSplit, cross_val_score
 from sklearn.pipeline import make_pipeline, make_union
@@ -68,6 +68,23 @@ class Task(NamedTuple):
     y: list
     lexicons: dict
     longest: int  # L of Segment, m of SegmentOpt
+
+    def part(self, which):
+        """Tokens and labels of some sequences."""
+        return [self.X[s] for s in which], [self.y[s] for s in which]
+
+    def segments(self, which):
+        return [labels_to_segments(self.y[s]) for s in which]
+
+    def splits(self, n_splits, share=0.3):
+        """Pairs (sequences to train on, sequences to test)."""
+        return ShuffleSplit(n_splits, train_size=share, random_state=0).split(self.X)
+
+    def small_splits(self, n_splits, n):
+        """The same with n sequences to train on, and at most 300 to test."""
+        n_test = min(300, len(self.X) - n)
+        split = ShuffleSplit(n_splits, train_size=n, test_size=n_test, random_state=0)
+        return split.split(self.X)
 
 
 def columns(path):
@@ -115,19 +132,17 @@ NOT_REFERENCES = {
 
 
 def tasks(names, quick, scratch):
-    root = os.environ.get("SKLSEQ_DATA")
-    if root is None or not (Path(root) / "cora-citations").is_dir():
+    if (cora := folder("cora-citations")) is None:
         X, y, words = make_citations(200 if quick else 500, random_state=0, return_lexicons=True)
         return {"generated": Task(X, y, as_files(words, scratch), 20)}
-    root, found = Path(root), {}
+    root, found = cora.parent, {}
     words = as_files(lexicons(root), scratch)
     some = {name: words[name] for name in ("journal", "last-name", "first-name")}
-    X, y = columns(root / "cora-citations" / "cora.tsv.gz")
+    X, y = columns(cora / "cora.tsv.gz")
     found["cora"] = Task(X, y, some, 20)
     journals = [s for s, labels in enumerate(y) if "B-journal" in labels]
-    found["cora-journals"] = Task(
-        [X[s] for s in journals], only([y[s] for s in journals], FIELDS), some, 20
-    )
+    X, y = found["cora"].part(journals)
+    found["cora-journals"] = Task(X, only(y, FIELDS), some, 20)
     X, y = columns(root / "anystyle-citations" / "core.tsv.gz")
     found["anystyle"] = Task(X, only(y, FIELDS), some, 20)
     parts = [columns(root / "us50-addresses" / f"{part}.tsv.gz") for part in ("train", "test")]
@@ -276,38 +291,42 @@ class Result(NamedTuple):
     n_weights: int
 
 
-def measure(model, rows, y, train, test, longest):
+def measure(model, rows, task, train, test):
     seen, new, extraction = rows
+    (_, y), (_, true) = task.part(train), task.part(test)
     began = process_time()
-    model.fit(seen, [y[s] for s in train])
+    model.fit(seen, y)
     predicted = model.predict(new)
     seconds = process_time() - began
-    true = [y[s] for s in test]
     scores = span_precision_recall_fscore_support(true, predicted, average="micro")
     values = (100 * score for score in (scores.recall, scores.precision, scores.f1))
-    ratio, n_weights = model.ratio(seen, longest), model.model.coef_.size
+    ratio, n_weights = model.ratio(seen, task.longest), model.model.coef_.size
     return Result(*values, seconds, extraction, ratio, n_weights)
 
 
-def extract(features, X, train, test):
+def extract(features, task, train, test):
     """Features of both parts, and the seconds that they took."""
+    (X, _), (X_test, _) = task.part(train), task.part(test)
     began = process_time()
-    seen = features.fit_transform([X[s] for s in train])
-    return seen, features.transform([X[s] for s in test]), process_time() - began
+    return features.fit_transform(X), features.transform(X_test), process_time() - began
 
 
 def compare(task, models, n_splits, share=0.3):
     """Name to results of all splits; models take turns, and share features that are equal."""
     results = {name: [] for name in models}
-    for train, test in ShuffleSplit(n_splits, train_size=share, random_state=0).split(task.X):
+    for train, test in task.splits(n_splits, share):
         known = {}
         for name, make in models.items():
             model = make()
             key = type(model.features), str(model.features.get_params(deep=False))
             if key not in known:
-                known[key] = extract(model.features, task.X, train, test)
-            results[name].append(measure(model, known[key], task.y, train, test, task.longest))
+                known[key] = extract(model.features, task, train, test)
+            results[name].append(measure(model, known[key], task, train, test))
     return results
+
+
+def fit_seconds(model, *data):
+    return by_turns([partial(model.fit, *data)], 1).item()
 
 
 def f1_of(results):
@@ -442,22 +461,18 @@ def losses(found, l2, n_splits):
         print(f"\n{name}: losses")
         for m in (None, task.longest):
             results = {loss: [] for loss in kinds}
-            for train, test in ShuffleSplit(n_splits, train_size=0.3, random_state=0).split(task.X):
-                features = Segment(task, l2, m).features
-                seen, new, _ = extract(features, task.X, train, test)
+            for train, test in task.splits(n_splits):
+                seen, new, _ = extract(Segment(task, l2, m).features, task, train, test)
+                (_, y), (_, true) = task.part(train), task.part(test)
                 for loss in kinds:
                     model = SemiCRFSegmenter(l2=l2, loss=loss, random_state=0)
-                    began = process_time()
-                    model.fit(seen, [task.y[s] for s in train])
-                    seconds = process_time() - began
-                    f1 = 100 * model.score(new, [task.y[s] for s in test])
-                    results[loss].append((f1, seconds, model.n_iter_))
+                    seconds = fit_seconds(model, seen, y)
+                    results[loss].append((100 * model.score(new, true), seconds, model.n_iter_))
             base = median(r[1] for r in results["log"])
             for loss, of in results.items():
                 f1, seconds, n_iter = zip(*of)
-                spread = f" ± {stdev(f1):.1f}" if len(f1) > 1 else ""
                 print(
-                    f"m={m or 1:<4}{loss:<16}{mean(f1):.1f}{spread}{median(seconds):9.3f}"
+                    f"m={m or 1:<4}{loss:<16}{mean_and_spread(f1)}{median(seconds):9.3f}"
                     f"{median(seconds) / base:9.2f}    {min(n_iter)} to {max(n_iter)}",
                     flush=True,
                 )
@@ -466,19 +481,13 @@ def losses(found, l2, n_splits):
 def learning_curve(task, l2, n_splits):
     """Number of references trained on -> name of the model -> F1 of each split."""
     scores = {}
-    for n in SIZES:
-        test = min(300, len(task.X) - n)
-        if test < n:
-            continue
-        scores[n] = of_size = {}
-        for train, new in ShuffleSplit(
-            n_splits, train_size=n, test_size=test, random_state=0
-        ).split(task.X):
+    for n in (n for n in SIZES if 2 * n <= len(task.X)):
+        scores[n] = of_size = {name: [] for name in CURVES}
+        for train, test in task.small_splits(n_splits, n):
             for name, make in CURVES.items():
                 model = make(task, l2)
-                seen, rows, _ = extract(model.features, task.X, train, new)
-                result = measure(model, (seen, rows, 0), task.y, train, new, None)
-                of_size.setdefault(name, []).append(result.f1)
+                rows = extract(model.features, task, train, test)
+                of_size[name].append(measure(model, rows, task, train, test).f1)
     return scores
 
 
@@ -540,18 +549,14 @@ def defaults(found, l2, n_splits):
     for name, task in found.items():
         for n in (n for n in (10, 50, 100, 500) if 2 * n <= len(task.X)):
             results, errors = {kind: [] for kind in models}, {kind: [] for kind in models}
-            splits = ShuffleSplit(
-                n_splits, train_size=n, test_size=min(300, len(task.X) - n), random_state=0
-            )
-            for train, test in splits.split(task.X):
-                truth = [labels_to_segments(task.y[s]) for s in test]
+            for train, test in task.small_splits(n_splits, n):
                 for kind, make in models.items():
                     model = make()
-                    seen, new, _ = extract(model.features, task.X, train, test)
-                    results[kind].append(measure(model, (seen, new, 0), task.y, train, test, None))
+                    rows = extract(model.features, task, train, test)
+                    results[kind].append(measure(model, rows, task, train, test))
                     if kind != "tagger":
-                        told = model.model.predict_spans(new)
-                        errors[kind].append(calibration_error(told, truth)[0])
+                        told = model.model.predict_spans(rows[1])
+                        errors[kind].append(calibration_error(told, task.segments(test))[0])
             n_tokens = sum(len(task.X[s]) for s in train)
             print(f"\n{name}: {n} sequences, {n_tokens} tokens in the last split")
             for kind, of in results.items():
@@ -567,18 +572,15 @@ def calibration(found, l2, n_splits):
             for penalty in (0.1, 1.0):
                 for loss in ("log", "softmax-margin"):
                     parts = {None: [], 5: []}
-                    splits = ShuffleSplit(n_splits, train_size=n, random_state=0).split(task.X)
-                    for train, test in splits:
-                        features = Boundary(task, l2, 10).features
-                        seen, new, _ = extract(features, task.X, train, test)
-                        for folds, told in parts.items():
+                    for train, test in task.splits(n_splits, n):
+                        seen, new, _ = extract(Boundary(task, l2, 10).features, task, train, test)
+                        for folds, errors in parts.items():
                             model = SemiCRFSegmenter(l2=penalty, loss=loss, calibrate=folds)
-                            model.fit(seen, [task.y[s] for s in train])
-                            truth = [labels_to_segments(task.y[s]) for s in test]
-                            told.append(calibration_error(model.predict_spans(new), truth))
+                            told = model.fit(seen, task.part(train)[1]).predict_spans(new)
+                            errors.append(calibration_error(told, task.segments(test)))
                     cells = "".join(
-                        f"{mean(e for e, _ in told):10.3f} ({mean(m for _, m in told):.2f})"
-                        for told in parts.values()
+                        f"{mean(e for e, _ in of):10.3f} ({mean(m for _, m in of):.2f})"
+                        for of in parts.values()
                     )
                     print(f"{n:>5} references, l2={penalty:<5}{loss:<16}{cells}", flush=True)
 
@@ -590,17 +592,14 @@ def temperatures(found, l2, n_splits):
         for n in (n for n in (10, 50, 100, 200, 500) if 2 * n <= len(task.X)):
             if (n < 100 or n == 200) if name in NOT_REFERENCES else n > 200:
                 continue
-            results, splits = {way: [] for way in ways}, ShuffleSplit(n_splits, train_size=n,
-                test_size=min(300, len(task.X) - n), random_state=0)  # fmt: skip
-            for train, test in splits.split(task.X):
-                seen, new, _ = extract(SegmentFeatures(), task.X, train, test)
-                truth = [labels_to_segments(task.y[s]) for s in test]
+            results = {way: [] for way in ways}
+            for train, test in task.small_splits(n_splits, n):
+                seen, new, _ = extract(SegmentFeatures(), task, train, test)
                 for way in ways:
-                    began = process_time()
-                    model = SemiCRFSegmenter(calibrate=way).fit(seen, [task.y[s] for s in train])
-                    seconds = process_time() - began
-                    error = calibration_error(model.predict_spans(new), truth)[0]
-                    results[way].append((error, seconds))
+                    model = SemiCRFSegmenter(calibrate=way)
+                    seconds = fit_seconds(model, seen, task.part(train)[1])
+                    told = model.predict_spans(new)
+                    results[way].append((calibration_error(told, task.segments(test))[0], seconds))
             base = median(seconds for _, seconds in results[None])
             cells = (
                 f"{mean(e for e, _ in of):10.3f} ({median(t for _, t in of) / base:.2f})"
@@ -613,21 +612,17 @@ def rerank(found, l2, n_splits):
     """The segmenter against the choice among its 25 best, by turns: F1, seconds, errors."""
     for name, task in found.items():
         results = {"segmenter": [], "reranked": []}
-        for train, test in ShuffleSplit(n_splits, train_size=0.3, random_state=0).split(task.X):
+        for train, test in task.splits(n_splits):
             boundary = Boundary(task, l2, 10, "softmax-margin")
             base = make_pipeline(boundary.features, boundary.model)
-            truth = [labels_to_segments(task.y[s]) for s in test]
+            X_test, truth = task.part(test)[0], task.segments(test)
             for kind, model in zip(results, (base, SegmentReranker(base))):
+                seconds = fit_seconds(model, *task.part(train))
                 began = process_time()
-                model.fit([task.X[s] for s in train], [task.y[s] for s in train])
-                seconds = process_time() - began
-                spans_of_test = spans(model, [task.X[s] for s in test])
-                predicted = [[span[:3] for span in one] for one in spans_of_test]
-                told = process_time() - began - seconds
-                f1 = 100 * span_f1(truth, predicted)
-                results[kind].append(
-                    (f1, seconds, told, calibration_error(spans_of_test, truth)[0])
-                )
+                told = spans(model, X_test)
+                took = process_time() - began
+                f1 = 100 * span_f1(truth, [[span[:3] for span in one] for one in told])
+                results[kind].append((f1, seconds, took, calibration_error(told, truth)[0]))
         print(f"\n{name}{'F1':>26}{'fit':>9}{'predict':>9}{'error':>9}")
         for kind, of in results.items():
             f1, *others = zip(*of)
@@ -640,8 +635,8 @@ def nested(found, l2, n_splits):
     has transition features."""
     for name, task in found.items():
         f1 = []
-        for train, test in ShuffleSplit(n_splits, train_size=0.3, random_state=0).split(task.X):
-            X, y = [task.X[s] for s in train], [task.y[s] for s in train]
+        for train, test in task.splits(n_splits):
+            X, y = task.part(train)
             scores, models = {}, {}
             for around, pairs in product(CONTEXTS, (None, PAIRS)):
                 boundary = Boundary(task, l2, 10, "softmax-margin", pairs, around)
@@ -652,7 +647,7 @@ def nested(found, l2, n_splits):
                 models[one] = make_pipeline(boundary.features, boundary.model)
             best = max(scores, key=scores.get)
             model = SegmentReranker(models[best]).fit(X, y)
-            f1.append(100 * model.score([task.X[s] for s in test], [task.y[s] for s in test]))
+            f1.append(100 * model.score(*task.part(test)))
             print(f"{name}: context, transition features {best}, F1 {f1[-1]:.2f}", flush=True)
         print(f"{name:<18}{mean_and_spread(f1)}", flush=True)
 
@@ -663,13 +658,13 @@ def unknown(found, l2, n_splits):
         print(f"\n{name}: unknown segments, runs of known fields only, unknown fields outside, all")
         for share in (0.5, 0.1):
             f1, rng = [], np.random.default_rng(0)
-            for train, test in ShuffleSplit(n_splits, train_size=0.3, random_state=0).split(task.X):
-                X, true = [task.X[s] for s in train], [labels_to_segments(task.y[s]) for s in train]
+            for train, test in task.splits(n_splits):
+                (X, _), true = task.part(train), task.segments(train)
                 some = [hide(segments, share, rng) for segments in true]
                 known = [[s for s in segments if s[2] is not None] for segments in some]
                 ways = (X, some), known_runs(X, some), (X, known), (X, true)
-                test = [task.X[s] for s in test], [task.y[s] for s in test]
-                f1.append([100 * boundary_model(task, l2).fit(*way).score(*test) for way in ways])
+                new = task.part(test)
+                f1.append([100 * boundary_model(task, l2).fit(*way).score(*new) for way in ways])
             cells = "".join(f"{mean_and_spread(of):>14}" for of in zip(*f1))
             print(f"{share:<6.0%}{cells}", flush=True)
 
@@ -705,7 +700,7 @@ def known_runs(X, y):
     return runs, segments
 
 
-def calibration_error(predicted, true, n_bins=10):
+def calibration_error(predicted, true):
     """(expected calibration error, fraction right of those of about one half)."""
     pairs = [
         (span.probability, tuple(span[:3]) in segments)
@@ -713,7 +708,7 @@ def calibration_error(predicted, true, n_bins=10):
         for span in one
     ]
     proba, right = np.reshape(pairs, (-1, 2)).T
-    bins = np.minimum((proba * n_bins).astype(int), n_bins - 1)
+    bins = np.minimum((proba * 10).astype(int), 9)
     middle = right[abs(proba - 0.5) < 0.1]
     error = np.abs(np.bincount(bins, proba - right)).sum() / max(len(proba), 1)
     return error, middle.mean() if len(middle) else np.nan

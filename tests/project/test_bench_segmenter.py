@@ -1,6 +1,5 @@
 """The benchmark of segmenters compares equal things; the example of references runs."""
 
-import importlib.util
 import re
 import runpy
 from pathlib import Path
@@ -13,12 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def bench():
-    path = ROOT / "benchmarks" / "bench_segmenter.py"
-    spec = importlib.util.spec_from_file_location("bench_segmenter", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def bench(load):
+    return load("bench_segmenter")
 
 
 @pytest.fixture
