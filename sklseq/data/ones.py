@@ -1,33 +1,16 @@
-"""CSR rows whose values are all 1: views of one shared array, made when they are read.
+"""CSR rows whose values are all 1, made when they are read.
 
 Rows that share lists of columns, as those of one token, are products whose entries are made when
 they are read.
 """
 
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 from scipy import sparse
 
 from sklseq._lib.index_types import index_type
 from sklseq.data import _row_join
-
-# Arrays up to this length are kept for later calls; longer ones only while rows refer to them.
-KEPT = 1 << 20
-_kept: dict[np.dtype, np.ndarray] = {}
-_borrowed: WeakValueDictionary[np.dtype, np.ndarray] = WeakValueDictionary()
-
-
-def _ones(n: int, dtype: np.dtype) -> np.ndarray:
-    for store in (_kept, _borrowed):
-        ones = store.get(dtype)
-        if ones is not None and len(ones) >= n:
-            return ones[:n]
-    ones = np.ones(max(n, min(KEPT, 2 * n)), dtype=dtype)
-    ones.flags.writeable = False
-    (_kept if len(ones) <= KEPT else _borrowed)[dtype] = ones
-    return ones[:n]
 
 
 class OnesMatrix(sparse.csr_matrix):
@@ -50,7 +33,8 @@ class OnesMatrix(sparse.csr_matrix):
         if self.stores_values:
             return self.__dict__["data"]
         if "ones" not in self.__dict__:
-            self.__dict__["ones"] = _ones(len(self.indices), self.kind)
+            self.__dict__["ones"] = ones = np.ones(len(self.indices), self.kind)
+            ones.flags.writeable = False
         return self.__dict__["ones"]
 
     @data.setter
