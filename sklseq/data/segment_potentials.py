@@ -22,6 +22,7 @@ from sklseq.data.sequences import (
     as_sequences,
     check_offsets,
     check_roles,
+    first_not_finite,
     join_roles,
 )
 
@@ -236,16 +237,12 @@ class SegmentPotentials(Samples[SequencePotentials]):
 
     def _check(self) -> None:
         self.check_rows()
-        if not np.isfinite(self.rows.data).all():
-            bad = int(np.argmin(np.isfinite(self.rows.data)))
-            r = int(np.searchsorted(self.rows.indptr, bad, side="right")) - 1
-            where = np.flatnonzero(self.row == r)
-            name = f"Row {r} (of no potential)"
-            if where.size:
-                name = _name(self.offsets, int(where[0]))
-            raise ValueError(
-                f"{name} has a feature {self.rows.data[bad]}; features must be finite."
-            )
+        found = first_not_finite(self.rows)
+        if found is not None:
+            r, _, value = found
+            of = np.flatnonzero(self.row == r)
+            name = _name(self.offsets, int(of[0])) if of.size else f"Row {r} (of no potential)"
+            raise ValueError(f"{name} has a feature {value}; features must be finite.")
         names = self.feature_names
         if names is not None and names.shape != (self.rows.shape[1],):
             raise ValueError(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from sklseq._lib.checks import is_number
+from sklseq._lib.ragged import ranges
 from sklseq.features import _rows
 from sklseq.features._grams import number_pairs
 from sklseq.features._packed_rows import PackedRows
@@ -187,10 +188,7 @@ def _pairs(a: Entries, b: Entries) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return every combination of an entry of a and one of b in the same row."""
     low, high = (np.searchsorted(b.rows, a.rows, side=side) for side in ("left", "right"))
     many = high - low
-    rows, first = np.repeat(a.rows, many), np.repeat(a.codes, many)
-    start = np.repeat(low - np.concatenate([[0], np.cumsum(many)[:-1]]), many)
-    second = b.codes[np.arange(len(rows)) + start]
-    return rows, np.ascontiguousarray(first), np.ascontiguousarray(second)
+    return np.repeat(a.rows, many), np.repeat(a.codes, many), b.codes[ranges(low, many)]
 
 
 def _sorted_pairs(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
