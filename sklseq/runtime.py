@@ -21,7 +21,7 @@ from sklseq._lib.cpu import load_kernel
 from sklseq._lib.index_types import index_type
 from sklseq._lib.model_file import read_model
 from sklseq._lib.owned import owned
-from sklseq.data.labels import as_label_sequences, check_lengths, find_codes
+from sklseq.data.labels import as_label_sequences, check_lengths, cut_rows, find_codes
 from sklseq.data.span_rules import find_by_rules, named_spans, span_rules
 from sklseq.data.types import LabelsLike, TokensLike
 from sklseq.features._packed_rows import PackedRows
@@ -173,10 +173,7 @@ class Decoder:
         """
         codes, offsets = self._codes(X)
         labels = list(map(self.classes_.__getitem__, codes.tolist()))
-        if len(offsets) == 2:
-            return [labels]
-        ends = offsets.tolist()
-        return [labels[a:b] for a, b in zip(ends[:-1], ends[1:])]
+        return [labels] if len(offsets) == 2 else list(cut_rows(labels, offsets))
 
     def _codes(self, X: TokensLike) -> tuple[np.ndarray, np.ndarray]:
         """Indices in `classes_` of the predicted labels of all rows; offsets of the sequences."""
@@ -201,8 +198,7 @@ class Decoder:
         """
         psi, offsets, entries = self._scores(X)
         self._sums(psi, offsets, entries)
-        marginals, ends = psi[:, : self._chain.n_labels].copy(), offsets.tolist()
-        return [marginals[a:b] for a, b in zip(ends[:-1], ends[1:])]
+        return list(cut_rows(psi[:, : self._chain.n_labels].copy(), offsets))
 
     def _sums(
         self, psi: np.ndarray, offsets: np.ndarray, entries: RowTransitions | None

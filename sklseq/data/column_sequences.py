@@ -1,12 +1,12 @@
 """Sequences that are ranges of rows of a few long columns."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from operator import index
 from typing import Any, overload
 
 import numpy as np
 
+from sklseq.data.labels import cut_rows
 from sklseq.data.tables import Coded
 
 
@@ -33,8 +33,7 @@ class ColumnSequences(Sequence[dict]):
 
     def cut(self, name: Any) -> list:
         """The values of a column in each sequence."""
-        column = self.columns_[name]
-        return [column[a:b] for a, b in pairwise(self.offsets.tolist())]
+        return list(cut_rows(self.columns_[name], self.offsets))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

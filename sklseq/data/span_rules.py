@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sklseq.data.labels import cut_rows
 from sklseq.data.segment_labels import Span
 from sklseq.data.span_labels import CLOSING, OPENING, label_parts, types_of
 from sklseq.data.strict_spans import STRICT_SCHEMES, strict_tables, whole_spans
@@ -115,5 +116,4 @@ def named_spans(
     first, labels = offsets[of], map(rules.types.__getitem__, type_.tolist())
     columns = (start - first).tolist(), (stop - first).tolist(), labels, probabilities
     rows = list(map(tuple.__new__, repeat(Span), zip(*columns)))  # four times as fast as Span()
-    cuts = np.searchsorted(of, np.arange(len(offsets))).tolist()
-    return [rows[a:b] for a, b in zip(cuts[:-1], cuts[1:])]
+    return list(cut_rows(rows, np.searchsorted(of, np.arange(len(offsets)))))

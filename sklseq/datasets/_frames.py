@@ -5,7 +5,6 @@ table ── group column ──▶ offsets ──▶ X: packed numbers, or dict
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from sklseq._lib.checks import check_names
 from sklseq.data.characters import as_items
 from sklseq.data.column_sequences import ColumnSequences
-from sklseq.data.labels import is_missing, type_kind, whole_as_integer
+from sklseq.data.labels import cut_rows, is_missing, type_kind, whole_as_integer
 from sklseq.data.sequences import Sequences
 from sklseq.data.tables import (
     Coded,
@@ -111,7 +110,7 @@ def from_frame(
             f"Values of the group {groups} cannot be compared ({error}); convert them to integers "
             "or strings."
         ) from error
-    labels = None if y is None else _cut(_labels(found[-1], y), offsets)
+    labels = None if y is None else list(cut_rows(_labels(found[-1], y), offsets))
     cells = [_values(column) for column in found[len(groups) : len(groups) + len(names)]]
     numbers = [column for column in cells if isinstance(column, np.ndarray)]
     if len(numbers) == len(cells):
@@ -226,10 +225,6 @@ def _matrix(frame: Any, names: list[str], cells: list[np.ndarray]) -> np.ndarray
         if matrix.dtype != object:
             return matrix
     return np.stack(cells).T  # large pages of NumPy make the first use faster
-
-
-def _cut(column: Any, offsets: np.ndarray) -> list:
-    return [column[a:b] for a, b in pairwise(offsets.tolist())]
 
 
 def _values(column: Any) -> np.ndarray | Coded | list:
