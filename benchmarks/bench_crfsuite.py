@@ -23,7 +23,7 @@ from _peers import crfsuite_trainer, opened_crfsuite
 
 from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import encode_labels, unique_labels
+from sklseq.data.labels import encode_labels
 from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.source import RowSource
 from sklseq.features import TemplateFeatures
@@ -115,7 +115,7 @@ class OurObjective:
 
     def __init__(self, X, y, states, threads):
         labels = np.concatenate(y)
-        classes = unique_labels(labels)
+        classes = np.unique(labels)
         codes = encode_labels(labels, classes, X.offsets)
         source = RowSource(X, codes, classes)
         self.scores = score_map(our_tagger(states), source, source.summarise())

@@ -292,7 +292,7 @@ def read_codes(y: Any, X: Any) -> tuple[NDArray, NDArray[np.int32]]:
         check_lengths(X.lengths, np.diff(offsets))
         return classes, codes
     flat = read_labels(y, X)
-    classes = unique_labels(flat)
+    classes = np.unique(flat)
     return classes, encode_labels(flat, classes, X.offsets)
 
 
@@ -337,14 +337,9 @@ def cut_rows(flat: Any, offsets: NDArray[np.integer]) -> Iterator[Any]:
     return map(flat.__getitem__, map(slice, cuts[:-1], cuts[1:]))
 
 
-def unique_labels(flat: NDArray) -> NDArray:
-    """Sorted distinct labels, the `classes_` of an estimator."""
-    return np.unique(flat)
-
-
 def read_classes(classes: Any) -> NDArray:
     """Sorted distinct labels of the argument ``classes`` of a public method, checked."""
-    return unique_labels(as_label_sequences([classes], "classes")[0])
+    return np.unique(as_label_sequences([classes], "classes")[0])
 
 
 def classes_of_parts(classes: Any, known: NDArray | None) -> NDArray:

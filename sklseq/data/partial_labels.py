@@ -17,7 +17,6 @@ from sklseq.data.labels import (
     is_partial,
     list_label_sequences,
     locate,
-    unique_labels,
 )
 
 
@@ -191,7 +190,7 @@ class Choices:
     def _add_labels(self, flat: np.ndarray) -> None:
         if not len(flat):
             return
-        labels = unique_labels(flat)
+        labels = np.unique(flat)
         if self.labels is not None and self.labels.dtype.kind != labels.dtype.kind:
             raise ValueError(
                 f"Labels such as {labels[0].item()!r} follow labels such as "
@@ -218,7 +217,7 @@ class Choices:
 def labels_in(items: np.ndarray) -> np.ndarray:
     """Sorted distinct labels of an array of labels, or of items of ``PartialLabels.items``."""
     if items.dtype != object:
-        return unique_labels(items)
+        return np.unique(items)
     sets = [item if isinstance(item, frozenset) else {item} for item in set(items.tolist())]
     return np.array(sorted(set().union(*sets) - {None}))
 

@@ -18,7 +18,6 @@ from sklseq.data.labels import (
     encode_labels,
     find_codes,
     split_labels,
-    unique_labels,
 )
 from sklseq.data.segment_labels import labels_to_segments, segments_to_labels
 from sklseq.data.span_labels import SCHEMES, find_spans
@@ -168,7 +167,7 @@ def test_split_labels_is_the_reverse(y):
     "flat", [np.array(["b", "a", "ü", "b", "Z"]), np.array([3, -1, 3]), np.array([True, False])]
 )
 def test_codes_index_the_sorted_classes(flat):
-    classes = unique_labels(flat)
+    classes = np.unique(flat)
     assert classes.dtype == flat.dtype
     assert classes.tolist() == sorted(set(flat.tolist()))
     codes = encode_labels(flat, classes)
@@ -185,7 +184,7 @@ def test_codes_of_strings_are_those_of_the_array(y):
         return
     classes, codes, offsets = found
     labels, cuts = as_label_sequences(y)
-    assert_array_equal(classes, unique_labels(labels))
+    assert_array_equal(classes, np.unique(labels))
     assert classes.dtype == labels.dtype
     assert_array_equal(codes, encode_labels(labels, classes))
     assert_array_equal(offsets, cuts)

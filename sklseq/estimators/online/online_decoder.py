@@ -27,7 +27,6 @@ from sklseq.data.labels import (
     cut_rows,
     find_codes,
     split_labels,
-    unique_labels,
 )
 from sklseq.data.partial_labels import PartialLabels
 from sklseq.data.samples import not_a_table
@@ -910,7 +909,7 @@ def _default() -> Any:
 def _known_accuracy(y: Any, labels: Any, sample_weight: ArrayLike | None) -> float:
     # As score of a tagger: rows of unknown label do not count, all labels of a set are right.
     predicted, offsets = as_label_sequences(labels)
-    partial, classes = PartialLabels.read(y), unique_labels(predicted)
+    partial, classes = PartialLabels.read(y), np.unique(predicted)
     lengths = np.diff(offsets)
     check_lengths(lengths, np.diff(partial.offsets))
     weights = np.repeat(check_sample_weight(sample_weight, len(lengths)), lengths)

@@ -10,7 +10,7 @@ import numpy as np
 from sklseq._lib.checks import is_number
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints, PathCheck, possible_labels
-from sklseq.data.labels import cut_rows, split_labels, unique_labels
+from sklseq.data.labels import cut_rows, split_labels
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import LabelsLike
@@ -131,7 +131,7 @@ class PartialSource(RowSource):
         last. The result is a plain ``RowSource`` if every row of the sequences has a known label.
         """
         partial = PartialLabels.read(y, X)
-        classes = unique_labels(partial.labels_of(weights > 0))
+        classes = np.unique(partial.labels_of(weights > 0))
         labels = partial.allowed(classes, new=True)
         known = has_row(~labels.unknown, X)
         kept = (weights > 0) & (known | ((unlabelled.parameter is not None) & (X.lengths > 0)))
