@@ -1,6 +1,5 @@
 """Labelled sequences of five shapes, as rows and labels; found under SKLSEQ_DATA."""
 
-import gzip
 from functools import partial
 
 import numpy as np
@@ -14,26 +13,10 @@ from sklseq.features import TokenFeatures, WindowFeatures
 CORPORA = ["ocr-letters", "conll2002", "ud-english-ewt", "ncbi-disease", "protein-cb513"]
 
 
-def blocks(path, encoding="utf-8"):
-    """Rows of columns, cut at blank lines."""
-    block = []
-    with gzip.open(path, "rt", encoding=encoding, newline="") as lines:
-        for line in lines:
-            cells = line.rstrip("\r\n")
-            if cells.strip():
-                block.append(cells.split("\t") if "\t" in cells else cells.split())
-            elif block:
-                yield block
-                block = []
-    if block:
-        yield block
-
-
 def sentences(path, columns=("w",), label=-1, encoding="utf-8"):
     """The first columns of each sentence by name, and labels."""
-    found = list(blocks(path, encoding))
-    X = [{name: [cells[k] for cells in s] for k, name in enumerate(columns)} for s in found]
-    return X, [[cells[label] for cells in s] for s in found]
+    X, y = read_conll(path, label=label, encoding=encoding)
+    return [dict(zip(columns, x.values())) for x in X], y
 
 
 def words(path, label=-1, encoding="utf-8"):
@@ -66,11 +49,9 @@ def tagged_or_generated(name="conll2000", n=None):
 
 def letters(path):
     """Pixels as features."""
-    found = list(blocks(path))
-    lengths = [len(word) for word in found]
-    pixels = np.array([[int(p) for p in cells[0]] for word in found for cells in word], float)
-    y = [[cells[1] for cells in word] for word in found]
-    return Sequences(sparse.csr_matrix(pixels), np.cumsum([0, *lengths])), y
+    X, y = sentences(path, ("pixels",))
+    pixels = np.array([list(map(int, item)) for x in X for item in x["pixels"]], float)
+    return Sequences(sparse.csr_matrix(pixels), np.cumsum([0, *map(len, y)])), y
 
 
 def dense_letters(path):
@@ -80,13 +61,10 @@ def dense_letters(path):
 
 def residues(path):
     """Amino acids in a window of 15, for 8 states."""
-    chains = [[cells for cells in chain if cells[0] != "aa"] for chain in blocks(path)]
-    X = [{"w": [cells[0] for cells in chain]} for chain in chains]
+    X, y = sentences(path, label=2)
     own = TokenFeatures(columns="w", word=True, lower=False, shape=False, short_shape=False,
                         prefixes=0, suffixes=0, flags=False, length=False)  # fmt: skip
-    return WindowFeatures(own, before=7, after=7).fit_transform(X), [
-        [c[2] for c in chain] for chain in chains
-    ]
+    return WindowFeatures(own, before=7, after=7).fit_transform(X), y
 
 
 READERS = {  # file to train on, and what reads it

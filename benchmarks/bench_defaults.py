@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 from _common import need, tutorial_items
-from _corpora import blocks, sentences
+from _corpora import sentences
 from _report import KEPT, parts_of, run, table
 from bench_features import tutorial_features
 from sklearn.base import clone
@@ -67,29 +67,28 @@ def letters(there):
     """Pixels that are set."""
 
     def read(path):
-        found = list(blocks(path))
-        keys = [f"p{k}" for k in range(len(found[0][0][0]))]
+        X, y = sentences(path, ("pixels",))
+        keys = [f"p{k}" for k in range(len(X[0]["pixels"][0]))]
         items = [
-            [{key: 1.0 for key, p in zip(keys, cells[0]) if p == "1"} for cells in word]
-            for word in found
+            [{key: 1.0 for key, p in zip(keys, item) if p == "1"} for item in x["pixels"]]
+            for x in X
         ]
-        return None, items, [[cells[1] for cells in word] for word in found]
+        return None, items, y
 
     return Task(*read(there / "folds1-9.tsv.gz"), *read(there / "fold0.tsv.gz"))
 
 
 def protein(there, reach=7):
     """Amino acids in a window of 15, for 8 states; every fifth chain is of the test set."""
-    found = [[c for c in chain if c[0] != "aa"] for chain in blocks(there / "cb513.tsv.gz")]
+    X, y = sentences(there / "cb513.tsv.gz", ("acid",), label=2)
     keys = {d: f"{d:+d}" for d in range(-reach, reach + 1)}
     items = [
         [
-            {keys[d]: chain[t + d][0] for d in keys if 0 <= t + d < len(chain)}
-            for t in range(len(chain))
+            {keys[d]: x["acid"][t + d] for d in keys if 0 <= t + d < len(labels)}
+            for t in range(len(labels))
         ]
-        for chain in found
+        for x, labels in zip(X, y)
     ]
-    y = [[cells[2] for cells in chain] for chain in found]
     is_test = [s % 5 == 0 for s in range(len(y))]
     parts = [[z for z, test in zip(Z, is_test) if test == want] for want in (False, True)
              for Z in (items, y)]  # fmt: skip

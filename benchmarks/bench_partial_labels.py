@@ -68,28 +68,25 @@ CORPORA = {
 }
 
 
-def longer_sentences(path, encoding, tags):
+def longer_sentences(path, encoding):
     """Sentences of two words or more."""
-    X, y = sentences(path, ("w", "tag") if tags else ("w",), encoding=encoding)
+    X, y = sentences(path, encoding=encoding)
     kept = [s for s, labels in enumerate(y) if len(labels) > 1]
     return [X[s] for s in kept], [y[s] for s in kept]
 
 
 class Task:
-    """A corpus: ``n`` sentences, evenly from the training set, and the first of the test set.
+    """A corpus: ``n`` sentences, evenly from the training set, and the first of the test set."""
 
-    ``tags``: with features of the second column too.
-    """
-
-    def __init__(self, name, n, tags=False, n_test=N_TEST):
+    def __init__(self, name, n):
         train, test, encoding = CORPORA[name]
-        self.name, (X, y) = name, longer_sentences(need(name) / train, encoding, tags)
+        self.name, (X, y) = name, longer_sentences(need(name) / train, encoding)
         step = max(1, len(X) // n)
         X, self.y = X[::step][:n], y[::step][:n]
         self.words = [columns["w"] for columns in X]
-        X_test, y_test = longer_sentences(need(name) / test, encoding, tags)
-        test, self.y_test = X_test[:n_test], y_test[:n_test]
-        own = TokenFeatures(columns=list(X[0]), suffixes=3, prefixes=3)
+        X_test, y_test = longer_sentences(need(name) / test, encoding)
+        test, self.y_test = X_test[:N_TEST], y_test[:N_TEST]
+        own = TokenFeatures(columns="w", suffixes=3, prefixes=3)
         features = WindowFeatures(own, before=1, after=1)
         self.features, self.raw, self.raw_test = features, X, test
         self.X, self.X_test = features.fit_transform(X), features.transform(test)

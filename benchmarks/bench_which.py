@@ -17,10 +17,11 @@ from time import process_time
 
 import numpy as np
 from _common import each_with_data, header, need, row
-from _corpora import blocks, corpus
+from _corpora import corpus
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, Sequences, ZScoreTagger
+from sklseq.datasets import read_conll
 from sklseq.metrics import span_f1, token_accuracy
 
 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -66,14 +67,13 @@ def data(name, n):
 
 def gestures():
     """Five recordings, and the last of two persons; columns scaled by those trained on."""
-    found = list(blocks(need("gesture-phase") / "gesture-phase.tsv.gz"))
-    rows = [np.array([cells[1:-1] for cells in part], float) for part in found]
-    names = [part[0][0] for part in found]
+    found, y = read_conll(need("gesture-phase") / "gesture-phase.tsv.gz")
+    rows = [np.array([*zip(*[*x.values()][1:])], float) for x in found]
+    names = [x["c0"][0] for x in found]
     test = [k for k, name in enumerate(names) if name in ("a3", "c3")]
     train = [k for k in range(len(names)) if k not in test]
     pooled = np.concatenate([rows[k] for k in train])
     rows = [(x - pooled.mean(axis=0)) / pooled.std(axis=0) for x in rows]
-    y = [[cells[-1] for cells in part] for part in found]
     X, Z = (Sequences.from_list([rows[k] for k in part]) for part in (train, test))
     return X, [y[k] for k in train], Z, [y[k] for k in test]
 
