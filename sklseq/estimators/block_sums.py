@@ -65,12 +65,7 @@ class KeptBlock(NamedTuple):
 
 
 class BlockSums:
-    """Sums over all label paths of sequences in blocks, each of which is read once.
-
-    Parameters
-    ----------
-    decoder : BlockDecoder
-    """
+    """Sums over all label paths of sequences in blocks, each of which is read once."""
 
     def __init__(self, decoder: BlockDecoder):
         self.decoder, self.L = decoder, len(decoder.classes)

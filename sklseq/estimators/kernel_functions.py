@@ -24,14 +24,7 @@ NEGATIVE = 1e-6  # largest effect of float32 rounding on an eigenvalue, over the
 
 
 class RowKernel(NamedTuple):
-    """k(x, z) for rows x and z.
-
-    Attributes
-    ----------
-    kernel : str or callable
-    gamma, coef0 : float
-    degree : int
-    """
+    """k(x, z) for rows x and z."""
 
     kernel: str | Callable
     gamma: float = 1.0

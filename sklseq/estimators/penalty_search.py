@@ -40,15 +40,7 @@ FIRST_FOLDS = 2  # number of folds on which racing compares all points
 
 
 class Data(NamedTuple):
-    """Labelled sequences, read once for all models.
-
-    Attributes
-    ----------
-    rows : Sequences
-    y : object ndarray of label arrays
-    weights : ndarray of shape (n_sequences,)
-    vectorizer : DictFeatures or None
-    """
+    """Labelled sequences, read once for all models."""
 
     rows: Sequences
     y: np.ndarray

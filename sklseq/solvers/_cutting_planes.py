@@ -36,10 +36,6 @@ def proved_excess(
     convexity : float
     scale : ndarray or None
         As of :func:`lbfgs`: the pairs and v are those of scale · w, and norms those of w.
-
-    Returns
-    -------
-    float
     """
     m, y = convexity, history.memory
     slots = (history.slot - np.arange(min(history.used, PLANES))) % y  # newest first

@@ -14,13 +14,7 @@ from sklseq.estimators.sources.source import RowSource
 
 
 class GramMatrices:
-    """Gram matrices of all rows, shared by folds: the last one is kept.
-
-    Parameters
-    ----------
-    tagger : HMSVMTagger
-    rows : ndarray or CSR matrix
-    """
+    """Gram matrices of all rows, shared by folds: the last one is kept."""
 
     def __init__(self, tagger: Any, rows: Any):
         self.tagger, self.rows = tagger, rows

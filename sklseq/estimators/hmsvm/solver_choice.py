@@ -61,13 +61,7 @@ def may_change(tagger: Any, X: Sequences, n_labels: int) -> bool:
 
 
 class Outlook:
-    """What "bcfw" has left to do, by how fast its duality gap has fallen.
-
-    Parameters
-    ----------
-    objective : StructuredHinge
-    tol : float
-    """
+    """What "bcfw" has left to do, by how fast its duality gap has fallen."""
 
     def __init__(self, objective: StructuredHinge, tol: float):
         self.objective, self.tol = objective, tol

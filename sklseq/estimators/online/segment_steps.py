@@ -22,11 +22,6 @@ class StepScorer:
 
     They are those of whole sequences, to the bit. Only the tokens that the new steps depend on are
     read, and no potential is stored.
-
-    Parameters
-    ----------
-    features : SegmentFeatures
-    segmenter : SemiCRFSegmenter
     """
 
     def __init__(self, features: SegmentFeatures, segmenter: Any):

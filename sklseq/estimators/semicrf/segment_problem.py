@@ -38,11 +38,6 @@ from sklseq.solvers import SolverResult, bcfw, lbfgs
 class SegmentProblem:
     """The loss of one training set, and its minimisation.
 
-    Parameters
-    ----------
-    segmenter : SemiCRFSegmenter
-    source : SegmentSource
-
     Attributes
     ----------
     scores : SegmentScores

@@ -23,20 +23,7 @@ MOST_ROWS = sys.maxsize // 2  # limit of numbers of rows: adding a few rows must
 
 
 class OnlineRule(NamedTuple):
-    """Rule by which labels are emitted; see :func:`decode_online`.
-
-    Attributes
-    ----------
-    strategy : str
-    latency_cost : float
-    uncertainty : str or callable
-    belief : str
-    window_size, max_latency : int or None
-    restart : str
-    early : bool
-    decide : str
-    label_costs : tuple of tuples of float, or None
-    """
+    """Rule by which labels are emitted; see :func:`decode_online`."""
 
     strategy: str = "step"
     latency_cost: float = 0.01

@@ -213,11 +213,6 @@ class BlockTangents:
     """Directional derivatives of :class:`BlockChain` over one sequence in blocks of rows.
 
     Results of the recursions are in buffers of ``bc``, which the next block overwrites.
-
-    Parameters
-    ----------
-    bc : BlockChain
-    direction : Direction
     """
 
     def __init__(self, bc: BlockChain, direction: Direction):

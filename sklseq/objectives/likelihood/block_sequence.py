@@ -328,12 +328,7 @@ class DenseBlock:
 
 
 class SparseBlock:
-    """A block of a CSR matrix.
-
-    Parameters
-    ----------
-    rows : CSR matrix
-    """
+    """A block of a CSR matrix."""
 
     def __init__(self, rows: sparse.csr_matrix):
         self.indptr = np.ascontiguousarray(rows.indptr, dtype=index_type(rows.nnz))

@@ -65,10 +65,6 @@ def plan_gradient(
         Whether all sequences can be read from any row on.
     budget : float
         Bytes that may be kept for the rows of a sequence.
-
-    Returns
-    -------
-    Plan
     """
     factor = 8.0 * n_rows * _chain.padded_width(n_labels)
     kept = (4 if packed else 2) * factor

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.ragged import offsets_of
+from sklseq.data.constraints import Constraints
 from sklseq.data.sequences import row_positions
 from sklseq.inference import sample as sample_paths
 from sklseq.objectives.zscore.moments import (
@@ -196,16 +197,9 @@ class _FlatMoments:
 
 
 class AllowedMoments(_FlatMoments):
-    """b and C over all labelings that constraints allow.
+    """b and C over all labelings that constraints allow."""
 
-    Parameters
-    ----------
-    sample : Sample
-    ridge : float
-    allowed : Constraints
-    """
-
-    def __init__(self, sample: Sample, ridge: float, allowed):
+    def __init__(self, sample: Sample, ridge: float, allowed: Constraints):
         super().__init__(sample, ridge)
         self.paths = AllowedPaths(allowed, sample.offsets)
         mu = self.paths.marginals
@@ -230,17 +224,9 @@ class SampledMoments(_FlatMoments):
     Φ = [Z_rows (X ⊗ I), Z_pairs] has a row for each path drawn, sequence by sequence: Z_rows sums
     the cells (row, label) on the path, Z_pairs counts its transitions. With every sequence's mean
     taken off, C* = Φᵀ diag(ω / n_paths) Φ, of rank n_sequences · (n_paths - 1) at most.
-
-    Parameters
-    ----------
-    sample : Sample
-    ridge : float
-    allowed : Constraints
-    n_paths : int
-    rng : Generator or RandomState
     """
 
-    def __init__(self, sample: Sample, ridge: float, allowed, n_paths: int, rng):
+    def __init__(self, sample: Sample, ridge: float, allowed: Constraints, n_paths: int, rng):
         super().__init__(sample, ridge)
         L = self.n_labels
         self.paths = _draw(allowed, sample.offsets, n_paths, rng)  # (n_paths, n_rows)

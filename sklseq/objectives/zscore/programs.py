@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sklseq.data.constraints import Constraints
 from sklseq.data.sequences import canonical
 from sklseq.objectives.zscore.moments import Sample, observed_features
 from sklseq.objectives.zscore.path_moments import AllowedPaths
@@ -107,12 +108,6 @@ class DynamicPrograms:
         μ_A(j, t)  = Σ_i R_t(i | j) (μ_A(i, t-1) + A),
         v_AB(j, t) = Σ_i R_t(i | j) (v_AB(i, t-1) + A μ_B(i, t-1) + B μ_A(i, t-1) + A B).
 
-    Parameters
-    ----------
-    sample : Sample
-    ridge : float
-    allowed : Constraints
-
     Attributes
     ----------
     b : ndarray of shape (n,)
@@ -124,7 +119,7 @@ class DynamicPrograms:
     Cost O(n_programs · n_rows · n_labels²).
     """
 
-    def __init__(self, sample: Sample, ridge: float, allowed):
+    def __init__(self, sample: Sample, ridge: float, allowed: Constraints):
         rows = sample.rows
         self.rows = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
         self.sample, self.ridge = sample, ridge

@@ -19,13 +19,6 @@ class RidgeSystem(SolvedRows):
     so no large numbers are left. Without a ridge, any D gives the solution of minimum norm, as all
     solutions have the same mᵀV.
 
-    Parameters
-    ----------
-    rows : CentredRows
-    y : int32 ndarray of shape (n_rows,)
-    n_labels : int
-    ridge : float
-
     Attributes
     ----------
     gradient : ndarray of shape (n_columns, n_labels)
