@@ -109,7 +109,7 @@ FAULTS = [
     ("estimators/penalty_search.py", "        data.number_columns(tagger)\n", "", "test_penalty_search"),
     ("objectives/likelihood/proportions.py", "values != 0", "values > 0", "test_proportions"),
     ("objectives/likelihood/proportions.py", "place.get(label, n)", "place.get(label, 0)", "test_proportions"),
-    ("objectives/likelihood/partial.py", "residual += dmu", "residual -= dmu", "test_entropy"),
+    ("objectives/likelihood/partial.py", "residual += change", "residual -= change", "test_entropy"),
     ("objectives/likelihood/partial.py", "mu[last].sum(axis=0), direction.end", "mu[first].sum(axis=0), direction.end", "test_entropy"),
     ("objectives/segment/partial_segments.py", "end - mu[~first]", "end + mu[~first]", "test_partial_segments"),
     ("objectives/segment/partial_segments.py", "transition |= bool(", "bool(", "test_partial_segments"),

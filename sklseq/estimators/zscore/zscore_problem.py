@@ -22,7 +22,7 @@ from sklseq.estimators.zscore.separate import FreeSystem, PathSystem, separate
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.inference.chain.path_scores import path_scores
 from sklseq.objectives.scores.score_map import padded_view
-from sklseq.objectives.zscore.factorised import solve_sums, sum_products
+from sklseq.objectives.zscore.factorised import SolvedRows, solve_sums, sum_products
 from sklseq.objectives.zscore.kernel_ridge import KernelRidge
 from sklseq.objectives.zscore.moments import (
     ChainWeights,
@@ -263,18 +263,10 @@ def _solve_free(
     tagger, sample: Sample, cost, rule: PairRule, systems: RidgeSystems | None = None
 ) -> Solution:
     L, l2 = sample.n_labels, resolve_l2(tagger, sample.n_labels)
+    systems = systems or RidgeSystems(tagger, sample)
     with Threads(tagger.n_jobs) as threads:
-        kept = systems.kept if systems else None
-        system, result = (systems or RidgeSystems(tagger, sample)).solve(2 * L * l2, threads)
-        statistics = Statistics(None, None, None, *count_chain(sample))
-        scores = system.training_scores(sample.row_weights)
-        products = score_products(scores, sample.y, sample.row_weights)
-        maximum = combine(products, statistics, cost, l2, rule)
-        weights = stack_weights(system.weights(maximum.mix, kept), maximum.pairs)
-    z = maximum.zscore
-    if rule.kind != "covariance":
-        z = free_zscore(sample, statistics, cost, scores @ maximum.mix, maximum.pairs)
-    return Solution(weights, maximum.multiplier, z, result, maximum.transition_weight)
+        system, result = systems.solve(2 * L * l2, threads)
+        return _solution(system, result, sample, cost, l2, rule, systems.kept)
 
 
 def _solve_kernel(tagger, sample: Sample, cost, rule: PairRule, space: KernelSpace) -> Solution:
@@ -284,13 +276,22 @@ def _solve_kernel(tagger, sample: Sample, cost, rule: PairRule, space: KernelSpa
         coef, transition = found.weights
         return found._replace(weights=ChainWeights(space.of_landmarks(coef), transition))
     system = KernelRidge(space.gram, sample, 2 * sample.n_labels * l2, solve_dense)
+    return _solution(system, DIRECTLY, sample, cost, l2, rule)
+
+
+def _solution(
+    system: SolvedRows, result: SolverResult, sample: Sample, cost, l2: float, rule: PairRule,
+    kept: np.ndarray | None = None,
+) -> Solution:  # fmt: skip
+    # From the scores of a solved system; ``kept``: the columns whose weights are needed.
     statistics = Statistics(None, None, None, *count_chain(sample))
-    products = score_products(system.scores, sample.y, sample.row_weights)
+    scores = system.training_scores(sample.row_weights)
+    products = score_products(scores, sample.y, sample.row_weights)
     maximum = combine(products, statistics, cost, l2, rule)
-    weights, z = stack_weights(system.weights(maximum.mix), maximum.pairs), maximum.zscore
+    weights, z = stack_weights(system.weights(maximum.mix, kept), maximum.pairs), maximum.zscore
     if rule.kind != "covariance":
-        z = free_zscore(sample, statistics, cost, system.scores @ maximum.mix, maximum.pairs)
-    return Solution(weights, maximum.multiplier, z, DIRECTLY, maximum.transition_weight)
+        z = free_zscore(sample, statistics, cost, scores @ maximum.mix, maximum.pairs)
+    return Solution(weights, maximum.multiplier, z, result, maximum.transition_weight)
 
 
 def solve_statistics(

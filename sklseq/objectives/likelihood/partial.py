@@ -8,7 +8,7 @@ from sklseq._lib.ragged import offsets_of
 from sklseq._lib.threads import Threads
 from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import row_positions
-from sklseq.inference.chain.linear_chain import Transitions
+from sklseq.inference.chain.linear_chain import Transitions, Workspace
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.chain.tangent import Direction, Filtered, TangentWorkspace
 from sklseq.objectives.likelihood.likelihood import Block, LogLikelihood, ThreadBuffers
@@ -158,21 +158,15 @@ class EntropyLikelihood(PartialLogLikelihood):
             return super().compare(psi, block, chain, work, counts, entries)
         given = psi.astype(np.float64)
         super().compare(psi, block, chain, work, counts, entries)
-        rows = TangentWorkspace(len(psi), self.scores.width)
-        self._add_values(given.copy(), block, penalty, rows)
+        self._add_values(given.copy(), block, penalty)
         if counts:
-            log_z, marginals = np.zeros(len(penalty)), given.copy()
-            filtered = rows.filter(marginals, block.offsets, self.direction.chain, log_z)
-            rows.tangents(filtered, given, block.offsets, penalty, self.direction)
-            pairs = rows.pair_tangents(self.direction, rows.pairs)
-            add_covariances(psi, given, block, pairs, work)
+            add_covariances(psi, given.copy(), given, block, penalty, self.direction, work)
         return None
 
-    def _add_values(self, psi: np.ndarray, block: Block, penalty: np.ndarray, rows) -> None:
+    def _add_values(self, psi: np.ndarray, block: Block, penalty: np.ndarray) -> None:
         # Store penalty · (log Z - E[s]), summed over the block.
         direction, offsets, mu = self.direction, block.offsets, psi.copy()
-        log_z = np.zeros(len(penalty))
-        rows.forget()
+        log_z, rows = np.zeros(len(penalty)), Workspace(*psi.shape, psi.dtype)
         rows.forward_backward(mu, offsets, penalty, direction.chain, log_z)
         mu *= np.repeat(penalty, np.diff(offsets))[:, None]
         L, (first, last, _) = self.scores.n_labels, row_positions(offsets)
@@ -189,11 +183,19 @@ def in_float64(chain: Transitions) -> Transitions:
 
 
 def add_covariances(
-    residual: np.ndarray, dmu: np.ndarray, block: Block, pairs: np.ndarray, work: ThreadBuffers
-) -> None:
-    """Add tangents of a block, ``dmu`` and those of ``pairs``, to residuals and sums."""
-    residual += dmu.astype(residual.dtype)
-    work.add_ends(dmu, block.offsets)
+    residual: np.ndarray, psi: np.ndarray, change: np.ndarray, block: Block, weights: np.ndarray,
+    direction: Direction, work: ThreadBuffers,
+) -> None:  # fmt: skip
+    """Add covariances with ``change`` and ``direction``, times weights, to residuals and sums.
+
+    ``psi``: scores of the rows of the block, which are overwritten, as is their ``change``.
+    """
+    rows, log_z = TangentWorkspace(*psi.shape), np.zeros(len(weights))
+    filtered = rows.filter(psi, block.offsets, direction.chain, log_z)
+    rows.tangents(filtered, change, block.offsets, weights, direction)
+    pairs = rows.pair_tangents(direction, rows.pairs)
+    residual += change.astype(residual.dtype)
+    work.add_ends(change, block.offsets)
     if work.exact is None:
         work.exact = np.zeros_like(pairs)
     work.exact += pairs

@@ -12,7 +12,7 @@ from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.row_transitions import RowTransitions
-from sklseq.inference.chain.tangent import Direction, TangentWorkspace
+from sklseq.inference.chain.tangent import Direction
 from sklseq.objectives.likelihood.likelihood import Block, ThreadBuffers
 from sklseq.objectives.likelihood.partial import (
     PartialLogLikelihood,
@@ -195,10 +195,8 @@ class ProportionLikelihood(PartialLogLikelihood):
         members = self.members[block.first]
         if not (counts and members.nnz):
             return super().compare(psi, block, chain, work, counts, entries)
-        marginals, change = psi.astype(np.float64), members @ self.slopes
+        given, change = psi.astype(np.float64), members @ self.slopes
         super().compare(psi, block, chain, work, counts, entries)
-        rows, ones = TangentWorkspace(len(psi), self.scores.width), np.ones(len(block.weights))
-        filtered = rows.filter(marginals, block.offsets, self.direction.chain, ones.copy())
-        rows.tangents(filtered, change, block.offsets, ones, self.direction)
-        add_covariances(psi, change, block, rows.pair_tangents(self.direction, rows.pairs), work)
+        ones = np.ones(len(block.weights))
+        add_covariances(psi, given, change, block, ones, self.direction, work)
         return None
