@@ -100,7 +100,8 @@ class History:
         given = step, scale, gradient, previous, v, slot, used, self.free_only
         products = self._sum_over_columns(_vectors.store_and_multiply, (2 * m + 1, 3), *given)
         self.with_v = products[:, 2]
-        if _curved(products[slot, 0], products[m + slot, 0], products[m + slot, 1]):
+        ss, sy, yy = products[slot, 0], *products[m + slot, :2]
+        if sy > LEAST_CURVATURE * np.sqrt(ss * yy):
             self.slot, self.used, self.is_known[slot] = slot, used, False
             self.gram[slot, :] = self.gram[:, slot] = products[:-1, 0]
             self.gram[m + slot, :] = self.gram[:, m + slot] = products[:-1, 1]
@@ -223,10 +224,6 @@ class History:
             return out
 
         return sum(self.threads.map(of_span, self.columns))
-
-
-def _curved(ss: float, sy: float, yy: float) -> bool:
-    return sy > LEAST_CURVATURE * np.sqrt(ss * yy)
 
 
 def _in_metric(

@@ -100,7 +100,7 @@ class DualLikelihood(LatticeState):
         self.threshold = l1 / self.lam
         self.y = primal.y
         self._start(primal.y)
-        self.scratch = self.new_scratch(5, 3 * self.scores.width + 2 * self.scores.n_labels)
+        self.scratch = self.new_scratch()
         self.value, self.sigma = 0.0, 0.0
 
     def _start(self, y: np.ndarray) -> None:

@@ -102,13 +102,11 @@ class LatticeState:
                 np.copyto(own, x)
         return other
 
-    def new_scratch(self, per_row: int, others: int) -> np.ndarray:
-        """Padded rows: ``per_row`` for each row of the longest sequence, and ``others``.
-
-        ``others`` are for matrices of transitions, which sparse transitions do not need.
-        """
-        width, others = self.scores.width, others if self.listed is None else 0
-        rows = per_row * self.longest + others
+    def new_scratch(self) -> np.ndarray:
+        """Padded rows: five for each row of the longest sequence, and matrices of transitions."""
+        width, rows = self.scores.width, 5 * self.longest
+        if self.listed is None:
+            rows += 3 * width + 2 * self.scores.n_labels
         return aligned_zeros(rows * width, np.float64).reshape(-1, width)
 
     def dense_and_sparse(self) -> tuple[np.ndarray, np.ndarray]:

@@ -276,15 +276,7 @@ class OnePass(_Pass):
     """
 
     n_reads = 1
-
-    def __init__(
-        self, bc: BlockChain, W: np.ndarray, counts: Counts, weight: float,
-        features: BlockFeatures | None = None,
-    ):  # fmt: skip
-        super().__init__(bc, W, counts, weight, features)
-        self.pending = self.spare = None
-        # Number of last labels, padded so that rows of counts fill whole SIMD lanes.
-        self.R = bc.n_labels if bc.width % 8 == 0 else bc.width
+    pending: Pending | None = None
 
     def run(self, sequence) -> float:
         """Add the expected counts of a sequence; its log Z."""
@@ -317,7 +309,7 @@ class OnePass(_Pass):
         block, rows = deferred[-1]
         if self.pending is None:
             self._new_pending(rows, sequence)
-        S, live = np.eye(self.R, self.bc.width), block.alive(self.bc.n_labels)
+        S, live = np.eye(self.pending.start.shape[1], self.bc.width), block.alive(self.bc.n_labels)
         S[self.bc.n_labels :] = 0
         n_rows, n, agreed = sum(len(rows) for _, rows in deferred), 0, False
         while deferred and not agreed:
@@ -341,7 +333,9 @@ class OnePass(_Pass):
     def _new_pending(self, rows, sequence) -> None:
         sparse = rows.columns_in(0, 0) is not None
         budget, n_triples = sequence.keep / 2, self.counts.triples.size
-        shape = self.R, self.bc.width, len(self.W), sparse, budget, n_triples
+        # Number of last labels, padded so that rows of counts fill whole SIMD lanes.
+        R = self.bc.n_labels if self.bc.width % 8 == 0 else self.bc.width
+        shape = R, self.bc.width, len(self.W), sparse, budget, n_triples
         self.pending, self.spare = Pending(*shape), Pending(*shape)
 
     def _tail(self, block, rows, S, live) -> tuple[int, bool]:

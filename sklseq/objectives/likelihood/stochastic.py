@@ -114,7 +114,7 @@ class StochasticLikelihood(LatticeState):
     def allocate(self, longest: int) -> None:
         """Allocate scratch for sequences of up to ``longest`` rows."""
         self.longest, self.inverse_c = longest, np.zeros(longest)
-        self.scratch = self.new_scratch(5, 3 * self.scores.width + 2 * self.scores.n_labels)
+        self.scratch = self.new_scratch()
 
     def on_rows_of(self, part: LogLikelihood) -> Self:
         """View of this object on the sequences of a shard: weights and sums are shared."""

@@ -571,14 +571,9 @@ class ScoreMap:
 
     def chain_masks(self) -> tuple[np.ndarray, np.ndarray]:
         """Two masks of the rows of :meth:`padded_chain`: 1 where trained, and 1 where allowed."""
-        L = self.n_labels
-        trained, allowed = np.zeros((2, L + 2, self.width))
-        ones = np.zeros((L + 2, L))
-        ones[:L].reshape(-1)[self.transition_at] = 1
-        ones[L, self.start_at] = ones[L + 1, self.end_at] = 1
-        trained[:, :L] = ones
+        L, allowed = self.n_labels, np.zeros((self.n_labels + 2, self.width))
         allowed[:L, :L], allowed[L, :L], allowed[L + 1, :L] = self.allowed
-        return trained, allowed
+        return self.padded_chain(np.broadcast_to(1.0, self.n_weights)), allowed
 
     def padded_chain(self, w: np.ndarray) -> np.ndarray:
         """Rows of transition weights, then start and end weights; 0 where not trained."""
