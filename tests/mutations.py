@@ -346,7 +346,7 @@ FAULTS = [
     ("solvers/_history.py", "is_lost[[self.slot, self.memory + self.slot]] = False", "pass", "test_block_metric"),
     ("solvers/_history.py", "with_v, LATEST, c)", "with_v, 1, c)", "test_block_metric"),
     ("solvers/_vectors.pyx", "at_zero = -clip(g[k], l1[k])", "at_zero = clip(g[k], l1[k])", "test_solvers"),
-    ("objectives/likelihood/stochastic.py", "weights, rate, part\n", "weights, rate, 2 * part\n", "test_stochastic"),
+    ("objectives/likelihood/stochastic.py", "copies[:2], rate, part\n", "copies[:2], rate, 2 * part\n", "test_stochastic"),
     ("objectives/likelihood/_descent.pyx", "c.before - c.stamp[block], scale, q)", "0, scale, q)", "test_stochastic"),
     ("objectives/likelihood/_descent.pyx", "c.G[first + j] += grown[j]", "c.G[first + j] += most[j]", "test_stochastic"),
     ("objectives/likelihood/dual.py", "self.lam / sigma", "self.lam", "test_dual"),

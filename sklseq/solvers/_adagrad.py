@@ -4,12 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sklseq._lib.tiny import TINY
 from sklseq.solvers._result import SolverResult
 
-# Sequences with less than the mean loss are updated less often, but with at least this probability
-# in a pass, and in all of the first FULL_PASSES.
-LEAST_SHARE, FULL_PASSES = 0.3, 2
 # A pass is undone if its losses sum to more than this many times those of the best pass so far.
 OVERSHOT = 2.0
 
@@ -27,8 +23,8 @@ def adagrad(
 
     Parameters
     ----------
-    stochastic : object with ``descend(order, rate, boost)``, ``forget()``, ``restart(w)``,
-        ``losses``, ``sequences`` and ``w``
+    stochastic : object with ``descend(order, rate)``, ``forget()``, ``restart(w)``, ``sequences``
+        and ``w``
     primal : object with ``value(w)`` and ``value_and_gradient(w, gradient)``
         The objective, penalties included, at the start, and with its gradient at the end.
     rate : float
@@ -51,8 +47,8 @@ def adagrad(
     history, message, before = [primal.value(start)], "passes", start
     highest = history[0]
     for k in range(n_passes):
-        order, boost = _choose(stochastic, rng, k)
-        loss = stochastic.descend(order, rate * (1 - k / n_passes), boost)
+        order = rng.permutation(stochastic.sequences)
+        loss = stochastic.descend(order, rate * (1 - k / n_passes))
         if not loss <= highest or not np.isfinite(stochastic.w).all():
             stochastic.restart(before)
             rate /= 4
@@ -71,15 +67,3 @@ def adagrad(
         return SolverResult(start, history[0], k + 1, message == "callback", history, "worse")
     stopped = message == "callback"
     return SolverResult(stochastic.w, history[-1], k + 1, stopped, history, message, gradient)
-
-
-def _choose(stochastic, rng, k: int) -> tuple[np.ndarray, np.ndarray | float]:
-    # Sample sequences with probabilities that grow with the loss; weight them by the inverse.
-    sequences = stochastic.sequences
-    if k < FULL_PASSES:
-        return rng.permutation(sequences), 1.0
-    losses = stochastic.losses[sequences]
-    chance = np.clip(losses / max(losses.mean(), TINY), LEAST_SHARE, 1)
-    boost = np.ones(len(stochastic.losses))
-    boost[sequences] = 1 / chance
-    return rng.permutation(sequences[rng.random(len(sequences)) < chance]), boost

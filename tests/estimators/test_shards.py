@@ -334,7 +334,7 @@ def test_threads_share_out_the_sequences_of_each_shard():
 def test_a_pass_visits_every_sequence_and_reads_every_shard_once(saved):
     from sklseq.objectives.likelihood.stochastic import ShardedStochasticLikelihood
 
-    folder, X, y = saved
+    folder, X, _ = saved
     f = objective(Shards(folder), solver="adagrad")
     f.max_bytes = 0
     visits = ShardedStochasticLikelihood(f, 0.0, f.scores.new_vector())
@@ -342,9 +342,9 @@ def test_a_pass_visits_every_sequence_and_reads_every_shard_once(saved):
     np.testing.assert_array_equal(visits.sequences, np.flatnonzero(filled))
     before = f.n_reads
     order = np.random.default_rng(0).permutation(visits.sequences)
-    visits.descend(order, 1.0, np.ones(len(y)))
+    visits.descend(order, 1.0)
     assert f.n_reads == before + 4
-    np.testing.assert_array_equal(visits.losses > 0, filled)
+    assert visits.steps.n_updates == len(order)
     assert [k for k, _ in visits._by_shard(np.array([40, 2, 50, 41, 3]))] == [2, 0, 3]
     assert [list(mine) for _, mine in visits._by_shard(np.array([40, 2, 50, 41, 3]))] == [
         [40, 41],

@@ -255,12 +255,12 @@ def test_the_value_of_zeros(seed, forbidden):
 class Stub:
     """Every pass moves uphill."""
 
-    sequences, losses = np.arange(3), np.zeros(3)
+    sequences = np.arange(3)
 
     def __init__(self):
         self.w = np.zeros(2)
 
-    def descend(self, order, rate, boost):
+    def descend(self, order, rate):
         self.w += 1
         return 0.0
 
@@ -289,7 +289,7 @@ class Overshooting(Stub):
         super().__init__()
         self.told, self.rates, self.n_forgotten = iter([40.0, 10.0, 21.0, 9.0]), [], 0
 
-    def descend(self, order, rate, boost):
+    def descend(self, order, rate):
         self.rates.append(rate)
         self.w += 1
         return next(self.told)
@@ -370,8 +370,8 @@ def test_a_weight_that_one_thread_moves_is_where_that_thread_left_it(exact):
             alone.append((one, one.descend(mine, 0.5, n_sequences=MANY)))
             # Sequences of weight 0 change weights by the penalties only.
             whole.append(StochasticLikelihood(primal, 0.1))
-            boost = np.isin(np.arange(MANY), mine).astype(float)
-            whole[-1].descend(np.append(mine, others), 0.5, boost)
+            whole[-1].weights = primal.weights * np.isin(np.arange(MANY), mine)
+            whole[-1].descend(np.append(mine, others), 0.5)
     unpack = primal.scores.unpack
     weights = [unpack(one.w) for one in (together, *(one for one, _ in alone))]
     own = [unpack(one.w).coef for one in whole]

@@ -97,8 +97,6 @@ TABLE = [
      lambda: [constant("solvers._search", name) for name in ("SUFFICIENT_DECREASE", "CURVATURE")]),
     ("maths", r"largest residual r is below :math:`\\varepsilon = ([\d.]+)` move",
      lambda: [constant("objectives.likelihood.stochastic", "ALMOST")]),
-    ("maths", r"in proportion to it, ([\d.]+) at least",
-     lambda: [constant("solvers._adagrad", "LEAST_SHARE")]),
     ("maths", r":math:`(10\^\{-\d+\})` of each entry", lambda: [constant("inference.chain.expectation", "AGREE")]),
     ("maths", r"result is then within :math:`(10\^\{-\d+\})` of the exact",
      lambda: [constant("inference.chain.expectation", "AGREE")]),

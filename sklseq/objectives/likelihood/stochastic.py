@@ -145,38 +145,34 @@ class StochasticLikelihood(LatticeState):
         scale = _inverse_scale(len(features.columns), column, values)
         return np.repeat(scale, np.diff(features.support[0]))
 
-    def descend(
-        self, order: np.ndarray, rate: float, boost: np.ndarray | float = 1.0,
-        n_sequences: int | None = None,
-    ) -> float:  # fmt: skip
-        """Update on each sequence of ``order``, with its weight multiplied by ``boost``.
+    def descend(self, order: np.ndarray, rate: float, n_sequences: int | None = None) -> float:
+        """Update on each sequence of ``order``.
 
         An update applies 1 / ``n_sequences`` of the penalties, by default 1 / len(order).
 
-        Returns Σ weight · boost · -log p, each before its update, without penalties; -log p itself
-        is in ``losses``. If scores differ too much for scaled arithmetic, the update uses marginals
-        of flattened scores, but -log p is that of the scores themselves.
+        Returns Σ weight · -log p, each before its update, without penalties; -log p itself is in
+        ``losses``. If scores differ too much for scaled arithmetic, the update uses marginals of
+        flattened scores, but -log p is that of the scores themselves.
         """
         W, w = self.dense_and_sparse()
         part = 1 / max(n_sequences or len(order), 1)
-        args = self.weights * boost, rate, part
         shares = self.shares(order)
         if len(shares) == 1:
-            loss = self._run(order, W, w, *args)
+            loss = self._run(order, W, w, rate, part)
             self.n_updates += len(order)
         else:
             runs = [self.shares(part) for part in np.array_split(order, MERGES)]
             runs = runs if all(len(run) == len(shares) for run in runs) else [shares]
-            loss = self._descend_together(runs, W, w, *args)
+            loss = self._descend_together(runs, W, w, rate, part)
         self.store(W)
         return loss
 
     def _run(
-        self, order, W, w, weights, rate: float, part: float, before: int = 0, finish: bool = True
+        self, order, W, w, rate: float, part: float, before: int = 0, finish: bool = True
     ) -> float:
         # ``before``: updates of other threads, so that random numbers differ.
         return _descent.descend(
-            self, order, weights, W, w, SEED + self.n_updates + before, ALMOST, rate,
+            self, order, self.weights, W, w, SEED + self.n_updates + before, ALMOST, rate,
             self.l1 * part, 2 * self.l2 * part, self.long_rows(), finish,
         )  # fmt: skip
 
@@ -184,7 +180,7 @@ class StochasticLikelihood(LatticeState):
         """Rows from which on a sequence is long: its steps are then shorter."""
         return min(LONG * len(self.y) / max(len(self.weights), 1), LONG_ROWS)
 
-    def _descend_together(self, runs: list, W, w, weights, rate: float, part: float) -> float:
+    def _descend_together(self, runs: list, W, w, rate: float, part: float) -> float:
         # Updates by several threads on copies of the weights, which are merged after each of the
         # ``runs``: the sequences of each thread.
         copies = [W, w, self.chain, self.v]
@@ -192,7 +188,7 @@ class StochasticLikelihood(LatticeState):
         others = self.threads.map(lambda k: self._member(k, arrays), range(len(runs[0])))
         loss = 0.0
         for shares in runs:
-            loss += self._run_all(others, shares, weights, rate, part)
+            loss += self._run_all(others, shares, rate, part)
             counts = np.array([len(share) for share in shares], dtype=np.int64)
             self._merge(arrays, others, counts, rate, part, shares is runs[-1])
             self.n_updates += int(counts.sum())
@@ -203,13 +199,13 @@ class StochasticLikelihood(LatticeState):
         other.chain, other.v = other.copies[2:]
         return other
 
-    def _run_all(self, others: tuple, shares: list, weights, rate: float, part: float) -> float:
+    def _run_all(self, others: tuple, shares: list, rate: float, part: float) -> float:
         before = offsets_of(list(map(len, shares)))
 
         def run(k: int) -> float:
             one = others[k]
             one.n_updates = self.n_updates
-            arguments = shares[k], *one.copies[:2], weights, rate, part
+            arguments = shares[k], *one.copies[:2], rate, part
             return one._run(*arguments, before=int(before[k]), finish=False)
 
         return sum(self.threads.map(run, range(len(shares))))
@@ -285,7 +281,7 @@ class ShardedStochasticLikelihood:
 
     Attributes
     ----------
-    w, losses, sequences
+    w, sequences
         See ``StochasticLikelihood``; sequences are numbered through all shards.
 
     Notes
@@ -303,7 +299,6 @@ class ShardedStochasticLikelihood:
                 sequences.append(first[-1] + np.flatnonzero(filled))
                 first.append(first[-1] + len(part.weights))
         self.first, self.sequences = np.array(first), np.concatenate(sequences)
-        self.losses = np.zeros(first[-1])
         self.steps = StochasticLikelihood(
             Batch(primal.scores, primal.l2, threads=primal.threads), l1, w
         )
@@ -314,17 +309,14 @@ class ShardedStochasticLikelihood:
     def w(self) -> np.ndarray:
         return self.steps.w
 
-    def descend(self, order: np.ndarray, rate: float, boost: np.ndarray | float = 1.0) -> float:
+    def descend(self, order: np.ndarray, rate: float) -> float:
         """Update on each sequence of ``order``, shard by shard in the order of their first ones."""
-        loss, boost = 0.0, np.broadcast_to(boost, self.losses.shape)
+        loss = 0.0
         for k, mine in self._by_shard(order):
-            here = slice(*self.first[k : k + 2])
             with self.primal.part(self.primal.shards.filled[k]) as part:
                 steps = self.steps.on_rows_of(part)
-                mine = mine - here.start
-                loss += steps.descend(mine, rate, boost[here], n_sequences=len(order))
+                loss += steps.descend(mine - self.first[k], rate, n_sequences=len(order))
             self.steps.n_updates = steps.n_updates
-            self.losses[here][mine] = steps.losses[mine]
         return loss
 
     def _by_shard(self, order: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
