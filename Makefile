@@ -22,6 +22,8 @@ ARGS ?=
 # fixtures of a module are made once; threads of BLAS would only take turns with the other processes.
 WORKERS ?= -n auto --maxprocesses=4 --dist worksteal
 test test-checked test-sanitized test-minimum test-threads coverage: export OMP_NUM_THREADS ?= 1
+# Kept, so that the processes of a run do not compile the same modules again.
+test test-checked test-sanitized test-minimum test-threads coverage: export PYTHONDONTWRITEBYTECODE :=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
