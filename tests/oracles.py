@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from fractions import Fraction
-
 import numpy as np
 
 from tests.reference import log_sum, score_path
@@ -12,7 +9,7 @@ from tests.reference import log_sum, score_path
 
 def all_paths(T: int, L: int) -> np.ndarray:
     """Every label path, in lexicographic order, shape (L ** T, T)."""
-    return np.array(list(itertools.product(range(L), repeat=T)), dtype=int).reshape(L**T, T)
+    return np.arange(L**T)[:, None] // L ** np.arange(T)[::-1] % L
 
 
 def enumerate_chain(emission, transition, start=None, end=None):
@@ -23,9 +20,10 @@ def enumerate_chain(emission, transition, start=None, end=None):
     log_z = log_sum(scores)
     probability = np.exp(scores - log_z)
     marginals, pairwise = np.zeros((T, L)), np.zeros((L, L))
-    for path, p in zip(paths, probability):
-        marginals[np.arange(T), path] += p
-        np.add.at(pairwise, (path[:-1], path[1:]), p)
+    for t in range(T):
+        np.add.at(marginals[t], paths[:, t], probability)
+    for t in range(1, T):
+        np.add.at(pairwise, (paths[:, t - 1], paths[:, t]), probability)
     return paths, scores, log_z, marginals, pairwise
 
 
@@ -63,6 +61,20 @@ def kkt_residual(w: np.ndarray, gradient: np.ndarray, l1: float) -> float:
     return float(np.where(w == 0, at_zero, off_zero).max(initial=0))
 
 
+# Every finite float64 is a whole number of 2 ** -1074: sums of whole numbers are exact.
+UNITS = 1 << 1074
+
+
+def whole(scores) -> list:
+    """Scores as whole numbers of 2 ** -1074, and None for -inf, in nested lists."""
+    if np.ndim(scores):
+        return [whole(part) for part in scores]
+    if scores == -np.inf:
+        return None
+    numerator, denominator = float(scores).as_integer_ratio()
+    return numerator * (UNITS // denominator)
+
+
 class ExactChain:
     """All paths of one chain, whose scores are added up in exact arithmetic.
 
@@ -80,17 +92,23 @@ class ExactChain:
     def __init__(self, emission, transition, start, end):
         self.arguments = (emission, transition), {"start": start, "end": end}
         T, L = emission.shape
-        steps = np.broadcast_to(transition, (T, *transition.shape[-2:]))
-        exact = {}
-        for path in itertools.product(range(L), repeat=T):
-            terms = [start[path[0]], end[path[-1]], *emission[np.arange(T), path]]
-            terms += [steps[t, path[t - 1], path[t]] for t in range(1, T)]
-            if min(terms) > -np.inf:
-                exact[path] = sum(map(Fraction, map(float, terms)))
+        psi, first, last = whole(emission), whole(start), whole(end)
+        steps = whole(np.broadcast_to(transition, (T, L, L)))
+        exact = {(): 0}
+        for t in range(T):
+            ends = ([first] if t == 0 else []) + ([last] if t == T - 1 else [])
+            given = [[psi[t][j], *(scores[j] for scores in ends)] for j in range(L)]
+            longer = {}
+            for path, score in exact.items():
+                for j in range(L):
+                    terms = [*given[j], steps[t][path[-1]][j]] if path else given[j]
+                    if None not in terms:
+                        longer[*path, j] = score + sum(terms)
+            exact = longer
         order = sorted(exact, key=exact.__getitem__, reverse=True)
         self.paths, self.shape = np.array(order, dtype=int).reshape(-1, T), (T, L)
-        self.scores = np.array([float(exact[path]) for path in order])
-        self.apart = np.array([float(exact[order[0]] - exact[path]) for path in order])
+        self.scores = np.array([exact[path] / UNITS for path in order])
+        self.apart = np.array([(exact[order[0]] - exact[path]) / UNITS for path in order])
         self.apart_of = dict(zip(order, self.apart))
         self.p = np.exp(-self.apart)
         self.log_z = self.scores[:1] + np.log(self.p.sum() or 1)
