@@ -262,6 +262,7 @@ class Plain(Segment):
 
 
 SIZES = (10, 50, 100, 200)
+CALIBRATED = (50, 150)  # references, for errors of calibration
 CURVES = {
     "tagger": lambda task, l2: tagger(task, l2, 1),
     "tagger, min_count=2": tagger,
@@ -568,7 +569,7 @@ def calibration(found, l2, n_splits):
     """Expected calibration error of predicted segments, and how many with 0.4 to 0.6 are right."""
     for name, task in found.items():
         print(f"\n{name}: calibration error (accuracy where the probability is 0.4 to 0.6)")
-        for n in (n for n in (50, 150) if 2 * n <= len(task.X)):
+        for n in (n for n in CALIBRATED if 2 * n <= len(task.X)):
             for penalty in (0.1, 1.0):
                 for loss in ("log", "softmax-margin"):
                     parts = {None: [], 5: []}

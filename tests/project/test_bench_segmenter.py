@@ -102,20 +102,21 @@ def test_tables_print_all_methods(bench, task, capsys):
 
 def test_curves_calibration_and_reranking_print_all_models(bench, tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("SKLSEQ_DATA", raising=False)
-    monkeypatch.setattr(bench, "SIZES", (10, 30, 200))  # 200: fewer others than that are left
+    monkeypatch.setattr(bench, "SIZES", (5, 10, 200))  # 200: fewer others than that are left
+    monkeypatch.setattr(bench, "CALIBRATED", (10,))
     (task,) = bench.tasks(None, True, tmp_path).values()
-    task = bench.Task(task.X[:100], task.y[:100], task.lexicons, 12)
+    task = bench.Task(task.X[:30], task.y[:30], task.lexicons, 12)
     bench.curves({"some": task}, 0.1, 2, figure=tmp_path / "curves.png")
     told = capsys.readouterr().out.splitlines()
-    assert told[1].split()[-2:] == ["10", "30"]
+    assert told[1].split()[-2:] == ["5", "10"]
     f1 = {line[:32].strip(): re.findall(r"[+-]?\d+\.\d(?= ±|  |$)", line) for line in told[2:]}
     best = max(float(f1[name][0]) for name in f1 if name.startswith("tagger"))
     gain = float(f1["segmenter - best tagger"][0])
     assert gain == pytest.approx(float(f1["segmenter"][0]) - best, abs=0.11)
     assert (tmp_path / "curves.png").stat().st_size > 10_000
     bench.calibration({"some": task}, 0.1, 1)
-    assert capsys.readouterr().out.count("50 references, l2=") == 4
-    bench.rerank({"some": bench.Task(task.X[:60], task.y[:60], task.lexicons, 12)}, 0.1, 1)
+    assert capsys.readouterr().out.count("10 references, l2=") == 4
+    bench.rerank({"some": task}, 0.1, 1)
     assert re.search(r"segmenter .*\nreranked ", capsys.readouterr().out)
 
 

@@ -17,12 +17,14 @@ def blocks(text):
 def test_readme_runs(tmp_path, monkeypatch, capsys):
     pytest.importorskip("sklseq.estimators.crf.crf_tagger")
     monkeypatch.chdir(tmp_path)
-    code = list(blocks(README.read_text(encoding="utf-8")))
+    text = README.read_text(encoding="utf-8")
+    assert "make_contacts(80" in text
+    code = list(blocks(text.replace("make_contacts(80", "make_contacts(32")))  # the same code runs
     assert len(code) >= 3
     names = {"__name__": "readme"}
     for block in code:
         exec(compile(block, str(README), "exec"), names)
     printed = capsys.readouterr().out.splitlines()
     assert float(printed[0]) > 0.8
-    assert len(names["labels"]) == 20
+    assert len(names["labels"]) == 8
     assert "best_params_" in vars(names["search"])
