@@ -62,7 +62,7 @@ SUBJECTS = {
     "ZScoreTagger rbf": (ZScoreTagger(kernel="rbf", transitions="information"), ()),
     "ZScoreTagger refined": (ZScoreTagger(refine=3), ()),
     "ZScoreTagger sampling": (ZScoreTagger(moments="sampling", random_state=0), ()),
-    "ZScoreTaggerCV": (ZScoreTaggerCV(), ()),
+    "ZScoreTaggerCV": (ZScoreTaggerCV(l2s=[0.1, 1.0]), ()),
     "CRFTaggerCV": (CRFTaggerCV(l2s=[0.1, 1.0], cv=OneFold()), ()),
     "HMSVMTaggerCV": (HMSVMTaggerCV(Cs=[0.01, 0.1], cv=OneFold()), ()),
     "HMSVMTagger rbf": (HMSVMTagger(kernel="rbf"), ()),

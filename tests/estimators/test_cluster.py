@@ -203,7 +203,7 @@ def test_saved_shards_on_workers(client, tmp_path, n_shards):
 
 
 def test_the_same_bits_again(client):
-    a, b = (CRFTagger().fit(delayed_parts()) for _ in range(2))
+    a, b = (CRFTagger(**TIGHT).fit(delayed_parts()) for _ in range(2))
     np.testing.assert_array_equal(a.coef_, b.coef_)
 
 
@@ -231,13 +231,14 @@ def test_shards_of_killed_workers_are_made_again(mortal_client, monkeypatch, tmp
 
     # Both: of one worker's shards the other may have copies, and none is lost.
     during_iteration(monkeypatch, 3, lambda: kill(mortal_client, 2))
-    CRFTagger().fit([delayed(counted_part)(k, tmp_path) for k in range(3)])
+    CRFTagger(**TIGHT).fit([delayed(counted_part)(k, tmp_path) for k in range(3)])
     times_made = [len(list(tmp_path.glob(f"{k}-*"))) for k in range(3)]
     assert min(times_made) >= 2
 
 
-@pytest.mark.parametrize("error", [KeyError("tcp://127.0.0.1:1"), OSError("timed out")])
-@pytest.mark.parametrize("call", [1, 4])
+@pytest.mark.parametrize(
+    ("call", "error"), [(1, KeyError("tcp://127.0.0.1:1")), (4, OSError("timed out"))]
+)
 def test_data_that_does_not_arrive_is_sent_again(client, monkeypatch, call, error):
     # What the scheduler raises when a worker dies while data is on its way to it.
     X, y = together()
