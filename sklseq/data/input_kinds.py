@@ -58,8 +58,8 @@ def in_blocks(X: Any, *, maps: bool = True) -> bool:
     if not isinstance(X, (list, tuple)):
         return False
     if not maps:
-        others = (x for x in X if type(x) not in (dict, list, np.ndarray))
-        return any(_is_long(x) and not isinstance(x, np.ndarray) for x in others)
+        others = not set(map(type, X)) <= {dict, list, np.ndarray}
+        return others and any(_is_long(x) and not isinstance(x, np.ndarray) for x in X)
     mapped = sum(x.nbytes for x in X if isinstance(x, np.memmap))
     return mapped >= LARGE_MAP or any(_is_long(x) for x in X)
 
