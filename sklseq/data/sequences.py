@@ -615,7 +615,7 @@ def made_of_ones(rows: Any) -> bool:
 
 def factors_of(rows: Any) -> tuple | None:
     """The factors of rows that are a ``ProductOfOnes`` whose entries nobody has read; or None."""
-    return getattr(rows, "factors", None)
+    return getattr(rows, "factors", None) if made_of_ones(rows) else None
 
 
 def first_not_finite(rows: Rows) -> tuple[int, int, float] | None:

@@ -100,7 +100,7 @@ class TokenTransform:
     ) -> PackedRows:
         n_lists, n = len(ends) - 1, self.n_features_out_
         lists = PackedRows(ends, columns, None, n, np.array([0, n_lists]))
-        indptr = np.arange(0, codes.size + 1, len(codes))
+        indptr = np.arange(0, codes.size + 1, len(codes), dtype=np.int64)
         return PackedRows(indptr, codes.T.ravel(), None, n, offsets, lists)
 
 

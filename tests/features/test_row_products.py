@@ -164,6 +164,10 @@ def test_products_are_matrices():
     changed.indices = changed.indices.copy()
     changed.indices[:] = 0
     assert changed.toarray()[:, 0].sum() == dense.sum()
+    changed = product()
+    changed.data = np.full(int(dense.sum()), 2.0)  # before anything is read
+    assert factors_of(changed) is None
+    assert_array_equal(Sequences(changed, [0, len(dense)]).rows.toarray(), 2 * dense)
     sequences = features.transform(X)
     assert_array_equal(sequences[3].toarray(), dense[slice(*sequences.offsets[3:5])])
     assert_array_equal(sequences[[5, 3]].rows.toarray()[: len(X[5])], sequences[5].toarray())
