@@ -106,11 +106,19 @@ def test_the_estimate_of_the_rest(n, r, has_metric, least):
 
 @pytest.mark.parametrize("n_before", [1, 50])
 def test_the_estimate_of_the_rest_near_the_minimum(n_before):
-    # The decrease of the last two iterations, times 3 · root of a fifth of all iterations.
-    series = [10.0, 7.0, 6.0, 5.5]
-    expected = 3 * np.sqrt((n_before + 3) / 5) * 1.5
+    # Twice the mean decrease of the last three iterations, times 4 · root of a fifth of all.
+    series = [10.0, 7.0, 6.0, 5.5, 5.2]
+    expected = 4 * np.sqrt((n_before + 4) / 5) * 2 * 1.8 / 3
     assert estimated_rest(series, True, n_before) == pytest.approx(expected)
     assert estimated_rest(series[:-1], True, n_before) == np.inf
+
+
+def test_the_estimate_of_a_long_run_near_the_minimum_is_that_of_a_slow_decrease():
+    # Of 5 + 1 / k after 360 iterations 1 / 720 was lost in the last third, and 1 / 360 is left.
+    series = list(5 + 1 / np.maximum(np.arange(361), 0.5))
+    assert estimated_rest(series, True, 40) == pytest.approx(1.5 / 360)
+    # Two iterations without a decrease change little.
+    assert estimated_rest([*series, series[-1], series[-1]], True, 40) > 1 / 360
 
 
 @pytest.mark.parametrize("solver", ["adagrad", "lbfgs"])

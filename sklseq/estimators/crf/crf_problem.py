@@ -214,8 +214,11 @@ def has_transition_features(tagger: Any, source: Source) -> bool:
     return marked or tagger.transition_features is not None
 
 
-def choose_solver(tagger: Any, source: Source) -> tuple[str, str]:
-    """Key of ``SOLVERS`` for the parameter ``solver`` and this data, and the reason."""
+def choose_solver(tagger: Any, source: Source, many_rows: int | None = None) -> tuple[str, str]:
+    """Key of ``SOLVERS`` for the parameter ``solver`` and this data, and the reason.
+
+    From ``many_rows`` on, by default ``MANY_ROWS``, "auto" takes "adagrad".
+    """
     name = ALIASES.get(tagger.solver, tagger.solver)
     if name == "dual":
         check_magnitude(source.X, f"solver={tagger.solver!r}", 1e100)
@@ -238,8 +241,8 @@ def choose_solver(tagger: Any, source: Source) -> tuple[str, str]:
     takes_dual, why = _dual_choice(tagger, source, by_row)
     if takes_dual:
         return "dual", why
-    if source.X.n_rows < MANY_ROWS:
-        return "lbfgs", f"rows are fewer than {MANY_ROWS}, and {why}"
+    if source.X.n_rows < (many_rows := many_rows or MANY_ROWS):
+        return "lbfgs", f"rows are fewer than {many_rows}, and {why}"
     return "adagrad", why
 
 

@@ -44,7 +44,7 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
         points in all folds.
     solver : {"auto", "dual", "adagrad", "lbfgs"}, default="auto"
         As in :class:`CRFTagger`, but "auto" does not choose "dual", which cannot start from
-        previous weights.
+        previous weights, and chooses "adagrad" for 2,000 sparse rows or more.
         After "adagrad", the other models of a fold are trained by L-BFGS with its scales of
         weights.
     all_possible_states, all_possible_transitions : bool, default=False
