@@ -163,6 +163,7 @@ class OnlineReference:
         shared = self.transition if shared is None else np.asarray(shared)
         self.lasting = can_go_on(shared) if shared.ndim == 2 else np.ones(len(zeros), dtype=bool)
         self.psi, self.labels, self.times, self.restarted = [], [], [], 0
+        self.kept = (0, 0, None)
 
     def push(self, row, held=False) -> None:
         """Add a row and append the labels that are emitted to ``labels``; none if ``held``."""
@@ -208,25 +209,37 @@ class OnlineReference:
         # Transition scores into row t.
         return self.transition if self.transition.ndim == 2 else self.transition[t]
 
-    def _forward(self, psi, first):
-        rows = slice(first, first + len(psi)) if self.transition.ndim == 3 else slice(None)
-        return forward(psi, self.transition[rows])[-1]
+    def _after(self, t, before):
+        # (δ_t, best paths, log α_t if it is needed) from those of row t - 1; None: t is the first.
+        row, first = self.psi[t], self.restarted
+        labels = np.arange(len(row))[:, None]
+        if before is None:
+            if first:  # the label before this row is given
+                row = row + self._into(first)[self.labels[first - 1]]
+            return row, labels, row
+        delta, paths, alpha = before
+        scores = delta[:, None] + self._into(t)
+        if self.belief == "forward":
+            alpha = row + log_sum(alpha[:, None] + self._into(t), axis=0)
+        return row + scores.max(axis=0), np.hstack([paths[scores.argmax(axis=0)], labels]), alpha
+
+    def _at_last_row(self):
+        # Those of the row before it are kept; the last may change, since finish() adds scores.
+        if self.kept[0] != self.restarted:
+            self.kept = (self.restarted, self.restarted, None)
+        first, n, before = self.kept
+        for t in range(n, len(self.psi)):
+            self.kept = (first, t, before)
+            before = self._after(t, before)
+        return before
 
     def _beam(self, ended=False):
         # (δ_T, paths, P_T, logs), where paths[b] has the labels t0 to T of the best path that ends
         # in b, and logs are δ_T or those of the forward filter. δ_T(b) and logs(b) are -inf if b
         # does not survive.
         first, t0 = self.restarted, len(self.labels)
-        psi = np.array(self.psi[first:])
-        if first:  # the label before this row is given
-            psi[0] = psi[0] + self._into(first)[self.labels[first - 1]]
-        delta = psi[0]
-        paths = np.arange(len(delta))[:, None]
-        for t, row in enumerate(psi[1:], first + 1):
-            scores = delta[:, None] + self._into(t)
-            paths = np.hstack([paths[scores.argmax(axis=0)], np.arange(len(delta))[:, None]])
-            delta = row + scores.max(axis=0)
-        belief = self._forward(psi, first) if self.belief == "forward" else delta
+        delta, paths, alpha = self._at_last_row()
+        belief = alpha if self.belief == "forward" else delta
         alive, p = delta > -np.inf, None
         if self.early and not ended:
             alive, p = self._one_row_ahead(delta)
