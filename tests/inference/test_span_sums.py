@@ -24,13 +24,14 @@ CLASSES = {
 }
 
 
-def read(labels, scheme):
-    """Spans of one label sequence, by the functions that the metrics use."""
+def read(labels, offsets, scheme):
+    """Spans of label sequences one after another, by the functions that the metrics use."""
     if scheme == "runs":
-        cuts = [0, *(np.flatnonzero(labels[1:] != labels[:-1]) + 1), len(labels)]
-        spans = [(a, b, str(labels[a])) for a, b in zip(cuts, cuts[1:]) if a < b]
+        is_first = np.append(True, labels[1:] != labels[:-1])
+        is_first[offsets[:-1][np.diff(offsets) > 0]] = True
+        cuts = [*np.flatnonzero(is_first[: len(labels)]), len(labels)]
+        spans = [(a, b, str(labels[a])) for a, b in zip(cuts, cuts[1:])]
         return [span for span in spans if span[2] != "O"]
-    offsets = np.array([0, len(labels)])
     if scheme in STRICT_SCHEMES:
         found = find_strict_spans(labels, offsets, scheme)
     else:
@@ -49,7 +50,7 @@ def test_matrices_read_labels_as_the_metrics_do(scheme):
     expected = [
         (a + first, b + first, x)
         for first, last in zip(offsets[:-1], offsets[1:])
-        for a, b, x in read(classes[codes[first:last]], scheme)
+        for a, b, x in read(classes[codes[first:last]], np.array([0, last - first]), scheme)
     ]
     assert list(zip(start, stop, [rules.types[k] for k in type_])) == expected
 
@@ -80,9 +81,9 @@ def check(
         expected = dict.fromkeys(
             ((i, j, x) for i in range(T) for j in range(i + 1, T + 1) for x in rules.types), 0.0
         )
-        for path, p in zip(paths, np.exp(scores - log_z)):
-            for span in read(classes[path], scheme) if T else []:
-                expected[span] += p
+        p = np.exp(scores - log_z)
+        for i, j, x in read(classes[paths.ravel()], np.arange(len(paths) + 1) * T, scheme):
+            expected[i % T, j - i + i % T, x] += p[i // T]
         codes = [rules.types.index(x) for *_, x in expected]
         where = np.array([span[:2] for span in expected], dtype=int).reshape(-1, 2) + a
         ours = span_probabilities(
