@@ -15,7 +15,8 @@ step e reads those that stop at e. `_segment_plan.pyx` arranges the rest, once a
     mask[v]     row of `masks` that removes labels whose longest length is reached; 0: none
     run[v]      the number of states where a run begins, minus that where it ends, else 0. A run is
                 consecutive states with one cell each, closed at both ends, consecutive targets, no
-                mask and no new start: one loop serves all. Features of whole segments make many.
+                mask and no new start: one loop serves all, if rows fit registers. Features of whole
+                segments make many.
 
 Every row has `width` numbers: L labels, then padding up to a whole number of lanes. Padding is 0 in
 E and in the start factors (-inf in scores), so it contributes nothing.

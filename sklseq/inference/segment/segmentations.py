@@ -212,7 +212,8 @@ class SegmentPlan:
         self.states = self.step_states[self.steps]
         self.largest = int(np.diff(self.states).max(initial=0))
         self.run = np.zeros(size, dtype=np.int32)
-        _plan.find_runs(self)
+        if self.width <= 8:  # longer rows do not fit registers: no gain
+            _plan.find_runs(self)
         self.unreached = None  # cells of segments that are too long: no state reads them
         if self.drop < NEVER:
             seen = np.zeros(self.n_cells + 1, dtype=np.int64)
