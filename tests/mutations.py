@@ -681,7 +681,7 @@ FAULTS = [
     ("_lib/_checksum.pyx", "                b[k] += a[k]\n            at += size", "            at += size", "test_row_blocks"),
     # Compiled: recursions
     ("inference/kernels/_chain.pyx", "log_z[s] + (T - 1) * top if", "log_z[s] + T * top if", INFERENCE),
-    ("inference/kernels/_chain.pyx", "        if v > top:\n            top = v\n            best = i", "        if v >= top:\n            top = v\n            best = i", INFERENCE),
+    ("inference/kernels/_blocks.pxd", "best = k if v > top else best", "best = k if v >= top else best", INFERENCE),
     ("inference/kernels/_chain.pyx", "for t in range(T - 2, -1, -1):\n        j = first_argmax", "for t in range(T - 2, 0, -1):\n        j = first_argmax", INFERENCE),
     ("inference/kernels/_chain.pyx", "score[i * width + j] + ahead[j]", "score[i * width + j] - ahead[j]", INFERENCE),
     ("_lib/exponential.h", "x < -708 ? 0 : q", "q", INFERENCE),
@@ -732,7 +732,7 @@ FAULTS = [
     ("inference/kernels/_segments.pyx", "memset(u + t * chain.width, 0, size)", "pass", "test_segment_rows"),
     ("inference/kernels/_segments.pyx", "matrix = patched(chain.of_row_t, e - 1)", "pass", "test_segment_rows"),
     ("inference/kernels/_segments.pyx", "A = matrix_at(p, chain.of_row, e)", "A = chain.matrix", "test_segment_rows"),
-    ("inference/kernels/_segment_best.pyx", "matrix_at(alpha, chain.of_row, e) + j", "chain.matrix + j", "test_segment_rows"),
+    ("inference/kernels/_segment_best.pyx", "column_at(alpha, chain.of_row_t, e, j)", "chain.transposed + j * width", "test_segment_rows"),
     ("inference/segment/segmentations.py", " or not chain.is_normal or chain.rows is not None", " or not chain.is_normal", "test_segment_rows"),
     ("inference/kernels/_state_rows.pxd", "target[i + k] += g; ", "target[i + k] = g;  ", SEGMENTS),
     ("inference/kernels/_state_rows.pxd", "going[k] += g * ahead;", "going[k] += ahead;", SEGMENTS),

@@ -49,7 +49,9 @@ from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes, real
 from sklseq.inference.kernels._batched cimport (
     Batch, add_pairs, backward_batch, batch_of, best_scores_batch, forward_batch, weigh_rows,
 )
-from sklseq.inference.kernels._blocks cimport SKLSEQ_FOUR_ROWS_FIT, max_plus, row_max, sum_max
+from sklseq.inference.kernels._blocks cimport (
+    SKLSEQ_FOUR_ROWS_FIT, block_of_maxima, first_argmax, largest, row_max,
+)
 from sklseq.inference.kernels._log_domain cimport draw, log_forward, log_normalise, log_sum_exp
 from sklseq.inference.kernels._recursions cimport backward, forward, least_mass, mixing
 from sklseq.inference.kernels._row_matrices cimport (
@@ -465,7 +467,7 @@ def listed_factors(
     cdef double[::1] scratch = np.empty(16 * (len(lines[0]) - 1))
     cdef Lists m = lists_of(lines, scratch)
     cdef Py_ssize_t p, n = score.shape[0]
-    cdef double least = 1, positive = 1, largest = 0
+    cdef double least = 1, positive = 1, most = 0
     with nogil:
         for p in range(n):
             factor[p] = score[p]
@@ -475,8 +477,8 @@ def listed_factors(
         for p in range(n):
             least = min(least, factor[p])
             positive = factor[p] if 0 < factor[p] < positive else positive
-            largest = max(largest, factor[p])
-    return least, positive, largest
+            most = max(most, factor[p])
+    return least, positive, most
 
 
 # ---------------------------------------------------------------- the log domain
@@ -567,54 +569,12 @@ cdef inline void row_max_plus(
     lanes* tag, const real* x, const real* matrix, real* out, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
     # out(j) += max_i x(i) + matrix(i, j)
-    cdef Py_ssize_t B = n_lanes(tag), block, i, j, k
+    cdef Py_ssize_t B = n_lanes(tag), block, k
     cdef real best[8]
-    cdef real x_i, v
     for block in range(width // B):
-        j = block * B
-        if lanes is Lanes8:
-            max_plus(&x, 1, matrix + j, L, width, best)
-        else:
-            for k in range(B):
-                best[k] = -INFINITY
-            for i in range(L):
-                x_i = x[i]
-                for k in range(B):
-                    v = x_i + matrix[i * width + j + k]
-                    best[k] = v if v > best[k] else best[k]
+        block_of_maxima(tag, x, matrix + block * B, L, width, best)
         for k in range(B):
-            out[j + k] += best[k]
-
-
-cdef inline real largest(lanes* tag, const real* x, Py_ssize_t L) noexcept nogil:
-    # max_j x(j); for few labels a loop is faster than a function call
-    cdef Py_ssize_t j
-    cdef real top = -INFINITY
-    if lanes is Lanes8:
-        return row_max(x, L)
-    for j in range(L):
-        top = x[j] if x[j] > top else top
-    return top
-
-
-cdef inline Py_ssize_t first_argmax(
-    const real* x, const real* column, Py_ssize_t L
-) noexcept nogil:
-    # The lowest i that maximises x(i) + column(i). With more than 8 labels it is faster to find the
-    # maximum in vector registers first, and then to search for it.
-    cdef Py_ssize_t i, best = 0
-    cdef real v, top = -INFINITY
-    if L > 8:
-        top = sum_max(x, column, L)
-        for i in range(L):
-            if x[i] + column[i] == top:
-                return i
-    for i in range(L):
-        v = x[i] + column[i]
-        if v > top:
-            top = v
-            best = i
-    return best
+            out[block * B + k] += best[k]
 
 
 cdef inline void trace_back(

@@ -21,10 +21,9 @@ they do for the transpose, and B is looked at as alpha is. What remains is c, wh
 FLOOR: a product that underflows is then less than tiny / FLOOR of it.
 """
 
-from libc.math cimport INFINITY
-
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, real
 from sklseq.inference.kernels._batched cimport add_pairs
+from sklseq.inference.kernels._blocks cimport first_argmax
 from sklseq.inference.kernels._recursions cimport add_products, backward_rows, finish_row, forward
 
 
@@ -136,16 +135,10 @@ def trace_from(
     Py_ssize_t L,
 ):
     """The best path that ends in a label; where it meets the path in ``labels``, that one is it."""
-    cdef Py_ssize_t t = delta.shape[0] - 2, i, j, best
-    cdef real v, top
+    cdef Py_ssize_t t = delta.shape[0] - 2, best
     with nogil:
         while t >= 0:
-            j, best, top = labels[t + 1], 0, -INFINITY
-            for i in range(L):
-                v = delta[t, i] + score_t[j, i]
-                if v > top:
-                    top = v
-                    best = i
+            best = first_argmax(&delta[t, 0], &score_t[labels[t + 1], 0], L)
             if t >= begun and labels[t] == best:
                 t = begun - 1
             else:

@@ -11,8 +11,8 @@ from libc.stdlib cimport free, malloc
 import numpy as np
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
-from sklseq.inference.kernels._recursions cimport sklseq_one_row_at_a_time
-from sklseq.inference.kernels._row_matrices cimport RowMatrices, matrix_at
+from sklseq.inference.kernels._blocks cimport block_of_maxima, first_argmax
+from sklseq.inference.kernels._row_matrices cimport RowMatrices, column_at, matrix_at
 from sklseq.inference.kernels._scaled cimport known_width
 from sklseq.inference.kernels._segment_structs cimport (
     Chain, Plan, go_to_sequence, plan_of_sequence, read_plan, read_scores, rows_from, step_factors,
@@ -26,28 +26,6 @@ cdef struct Prefixes:
     double* alpha                    # (n, width)
     double* best_start               # (n, width)         the start that gives alpha
     double* top                      # (n,)               subtracted from the scores of each step
-
-
-cdef inline void enter(
-    lanes* tag, const Chain* chain, const double* matrix, const double* alpha, double* out
-) noexcept nogil:
-    # out(j) = max_i alpha(i) + matrix(i, j)
-    cdef Py_ssize_t B = n_lanes(tag), width = known_width(tag, chain.width), block, i, k
-    cdef const double* score
-    cdef double best[8]
-    cdef double x, v
-    for block in range(width // B):
-        score = matrix + block * B
-        for k in range(B):
-            best[k] = -INFINITY
-        for i in range(chain.L):
-            x = alpha[i]
-            for k in range(B):
-                v = x + score[i * width + k]
-                best[k] = v if v > best[k] else best[k]
-            sklseq_one_row_at_a_time()
-        for k in range(B):
-            out[block * B + k] = best[k]
 
 
 cdef inline void keep_larger(
@@ -77,6 +55,7 @@ cdef void best_prefixes(
     cdef const double* psi
     cdef double* G = rows.G
     cdef double* origin = rows.origin
+    cdef const double* matrix
     cdef double* top = rows.top
     cdef double* alpha
     cdef double* best_start
@@ -91,9 +70,10 @@ cdef void best_prefixes(
             for j in range(width):
                 alpha[j] = chain.start[j]
         else:
-            enter(
-                tag, chain, matrix_at(alpha, chain.of_row, e - 1), alpha - width, alpha
-            )
+            matrix = matrix_at(alpha, chain.of_row, e - 1)
+            for block in range(width // B):
+                j = block * B
+                block_of_maxima(tag, alpha - width, matrix + j, chain.L, width, alpha + j)
         # Ties go to the later start, so an equal entering score replaces the old one.
         v = plan.entry[e - 1] * width
         row = G + v
@@ -145,17 +125,6 @@ cdef void best_prefixes(
         shift = top[e - 1] if top[e - 1] > -INFINITY else 0
 
 
-cdef Py_ssize_t best_label(
-    const Chain* chain, const double* alpha, const double* score, Py_ssize_t stride
-) noexcept nogil:
-    # The lowest k that maximises alpha(k) + score(k * stride).
-    cdef Py_ssize_t k, best = 0
-    for k in range(1, chain.L):
-        if alpha[k] + score[k * stride] > alpha[best] + score[best * stride]:
-            best = k
-    return best
-
-
 cdef double trace_back(
     const Plan* plan, const Chain* chain, const Prefixes* rows, long long* segments,
     long long* count
@@ -165,7 +134,7 @@ cdef double trace_back(
     cdef const double* alpha = rows.alpha + (e - 1) * width
     cdef double total
     count[0] = 0
-    j = best_label(chain, alpha, chain.end, 1)
+    j = first_argmax(alpha, chain.end, chain.L)
     total = alpha[j] + chain.end[j]
     if total == -INFINITY:
         return total
@@ -181,7 +150,7 @@ cdef double trace_back(
         if e == 0:
             return total
         alpha = rows.alpha + (e - 1) * width
-        j = best_label(chain, alpha, matrix_at(alpha, chain.of_row, e) + j, width)
+        j = first_argmax(alpha, column_at(alpha, chain.of_row_t, e, j), chain.L)
 
 
 def viterbi(object segment_plan, object transitions, const double[:, ::1] psi, object work):

@@ -10,7 +10,7 @@ from libc.string cimport memcpy, memset
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference.kernels._batched cimport max_plus_rows
-from sklseq.inference.kernels._blocks cimport row_max, sum_max
+from sklseq.inference.kernels._blocks cimport block_of_maxima, first_argmax, largest
 from sklseq.inference.kernels._scaled cimport known_width
 from sklseq.inference.kernels._segment_structs cimport Chain, read_scores, rows_from
 from sklseq.inference.kernels._token_blocks cimport (
@@ -33,33 +33,16 @@ cdef inline void add_best(
     Py_ssize_t n
 ) noexcept nogil:
     # Row first[s] of out += max_i x(first[s], i) + score(i, j), for s < n.
-    cdef Py_ssize_t B = n_lanes(tag), s, r, i, k
+    cdef Py_ssize_t B = n_lanes(tag), s, r, k
     cdef double best[8]
-    cdef double x_i, v
     if lanes is Lanes8:
         max_plus_rows(x, score, out, block.first, n, block.L, block.width)
     else:
         for s in range(n):
             r = block.first[s] * block.width
-            for k in range(B):
-                best[k] = -INFINITY
-            for i in range(block.L):
-                x_i = x[r + i]
-                for k in range(B):
-                    v = x_i + score[i * block.width + k]
-                    best[k] = v if v > best[k] else best[k]
+            block_of_maxima(tag, x + r, score, block.L, block.width, best)
             for k in range(B):
                 out[r + k] += best[k]
-
-
-cdef inline double largest(lanes* tag, const double* x, Py_ssize_t L) noexcept nogil:
-    cdef Py_ssize_t j
-    cdef double top = x[0]
-    if lanes is Lanes8:
-        return row_max(x, L)
-    for j in range(1, L):
-        top = x[j] if x[j] > top else top
-    return top
 
 
 cdef void best_prefixes(
@@ -164,22 +147,6 @@ cdef double trace_back(
         j = first_argmax(
             rows.alpha + (first + e - 1) * width, chain.transposed + j * width, block.L
         )
-
-
-cdef inline Py_ssize_t first_argmax(
-    const double* x, const double* y, Py_ssize_t n
-) noexcept nogil:
-    # The lowest k that maximises x(k) + y(k). Many are compared faster in whole registers.
-    cdef Py_ssize_t k, best = 0
-    cdef double top
-    if n > 8:
-        top = sum_max(x, y, n)
-        while x[best] + y[best] != top:
-            best += 1
-        return best
-    for k in range(1, n):
-        best = k if x[k] + y[k] > x[best] + y[best] else best
-    return best
 
 
 cdef void _viterbi(

@@ -40,7 +40,7 @@ from sklseq.objectives.margin._margin_distances cimport (
 )
 from sklseq._lib.lanes cimport Lanes8
 from sklseq._lib.prefetch cimport prefetch, prefetch_row
-from sklseq.inference.kernels._blocks cimport max_plus
+from sklseq.inference.kernels._blocks cimport first_argmax, max_plus
 from sklseq.objectives.scores._gather cimport gather_row
 
 import numpy as np
@@ -567,19 +567,16 @@ cdef class HingeBlocks:
         return self.loss_offset + best - self.truth[T - 1] - self.end[y[T - 1]]
 
     cdef void trace_back(self, Py_ssize_t r, Py_ssize_t T, Py_ssize_t j) noexcept nogil:
-        cdef Py_ssize_t t, i, back
+        cdef Py_ssize_t t, back
         cdef const short* y = &self.y[r]
         cdef double best, v
         for t in range(T - 1, 0, -1):
             self.patch(r + t)
             self.found[t] = <short> j
-            best = -INFINITY
-            back = 0
-            for i in range(self.L):
-                v = self.delta[t - 1, i] + self.score_t[j, i]
-                if v > best:
-                    best = v
-                    back = i
+            back = first_argmax(
+                <const double*> &self.delta[t - 1, 0], <const double*> &self.score_t[j, 0], self.L
+            )
+            best = self.delta[t - 1, back] + self.score_t[j, back]
             v = self.score[y[t - 1], j]
             self.restore()
             if j != y[t] and self.truth[t - 1] + v >= best:
