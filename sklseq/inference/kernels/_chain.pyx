@@ -53,7 +53,7 @@ from sklseq.inference.kernels._blocks cimport (
     SKLSEQ_FOUR_ROWS_FIT, block_of_maxima, first_argmax, largest, row_max,
 )
 from sklseq.inference.kernels._log_domain cimport draw, log_forward, log_normalise, log_sum_exp
-from sklseq.inference.kernels._recursions cimport backward, forward, least_mass, mixing
+from sklseq.inference.kernels._recursions cimport least_mass, mixing
 from sklseq.inference.kernels._row_matrices cimport (
     RowMatrices, backward_runs, column_at, forward_runs, matrix_at, row_matrices,
 )
@@ -201,18 +201,6 @@ cdef void forward_backward_each(
         r = offsets[s]
         T = offsets[s + 1] - r
         if T == 0:
-            continue
-        if E[0].start == NULL:
-            log_z[s] = forward(
-                tag, &psi[r, 0] if chain.check else <const real*> NULL, &e[r, 0],
-                <const real*> E[0].shared, &alpha[r, 0], &inverse_c[r], <real*> NULL, True, T, L,
-                width, width
-            )
-            if log_z[s] == log_z[s]:
-                backward(
-                    tag, <const real*> E[1].shared, &alpha[r, 0], &inverse_c[r], &e[r, 0],
-                    &psi[r, 0], &scratch[0, 0], &pairwise[0, 0], weights[s], T, L, width
-                )
             continue
         E[0].first = E[1].first = r
         log_z[s] = forward_runs(

@@ -37,10 +37,11 @@ cdef inline void block_of_product(
 
 
 cdef inline real forward_row(
-    lanes* tag, const real* previous, const real* E, const real* e, real* alpha, Py_ssize_t L,
-    Py_ssize_t width
+    lanes* tag, const real* previous, const real* E, const real* e, real* alpha, real* predicted,
+    Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
-    # alpha(j) = e(j) * sum_i previous(i) * E(i, j); returns its sum.
+    # alpha(j) = e(j) * predicted(j), predicted(j) = sum_i previous(i) * E(i, j), stored unless
+    # it is NULL; returns the sum of alpha.
     cdef Py_ssize_t B = n_lanes(tag), block, k
     cdef real acc[8]
     cdef real sums[8]
@@ -49,6 +50,9 @@ cdef inline real forward_row(
         sums[k] = 0
     for block in range(width // B):
         block_of_product(tag, previous, 1, E + block * B, L, width, acc)
+        if predicted != NULL:
+            for k in range(B):
+                predicted[block * B + k] = acc[k]
         for k in range(B):
             acc[k] *= e[block * B + k]
         for k in range(B):
@@ -57,25 +61,6 @@ cdef inline real forward_row(
             alpha[block * B + k] = acc[k]
     for k in range(B):
         total += sums[k]
-    return total
-
-
-cdef inline real predict_row(
-    lanes* tag, const real* previous, const real* E, const real* e, real* alpha, real* predicted,
-    Py_ssize_t L, Py_ssize_t width
-) noexcept nogil:
-    # `forward_row` that also stores predicted(j) = sum_i previous(i) * E(i, j).
-    cdef Py_ssize_t B = n_lanes(tag), block, j, k
-    cdef real acc[8]
-    cdef real total = 0
-    for block in range(width // B):
-        block_of_product(tag, previous, 1, E + block * B, L, width, acc)
-        for k in range(B):
-            predicted[block * B + k] = acc[k]
-        for k in range(B):
-            alpha[block * B + k] = acc[k] * e[block * B + k]
-    for j in range(L):
-        total += alpha[j]
     return total
 
 
@@ -209,10 +194,8 @@ cdef inline double forward(
                 total += e[j]
                 if predicted != NULL:
                     predicted[j] = 1
-        elif predicted == NULL:
-            total = forward_row(tag, row - stride, E, e + t * stride, row, L, width)
         else:
-            total = predict_row(tag, row - stride, E, e + t * stride, row, predicted, L, width)
+            total = forward_row(tag, row - stride, E, e + t * stride, row, predicted, L, width)
         if psi != NULL and not nothing_lost(
             row, row - stride if t > 0 or not first else NULL, psi + t * stride, E, L, width
         ):
@@ -261,15 +244,3 @@ cdef inline void backward_rows(
                 for j in range(B):
                     beta[block * B + j] = 1
         finish_row(tag, alpha, inverse_c, e, marginals, t, width, stride)
-
-
-cdef inline void backward(
-    lanes* tag, const real* Et, const real* alpha, const real* inverse_c,
-    real* e, real* marginals, real* scratch, double* pairwise, double weight,
-    Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
-) noexcept nogil:
-    # `backward_rows` of a sequence, and sum_t xi_t(i, j) = E(i, j) * sum_t alpha_{t-1}(i) * u_t(j),
-    # E(i, j) left out.
-    backward_rows(tag, Et, alpha, inverse_c, e, marginals, 0, T, T, L, width, width)
-    if T > 1 and weight != 0:    # pairs of weight 0 are not computed
-        add_products(tag, alpha, e + width, T - 1, scratch, pairwise, weight, L, width)

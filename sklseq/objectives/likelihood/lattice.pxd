@@ -9,7 +9,7 @@ from libc.math cimport INFINITY
 from sklseq._lib.exponential cimport exp_double
 from sklseq._lib.lanes cimport lanes
 from sklseq._lib.prefetch cimport prefetch_row
-from sklseq.inference.kernels._recursions cimport backward, forward, mixing
+from sklseq.inference.kernels._recursions cimport mixing
 from sklseq.inference.kernels._row_matrices cimport RowMatrices, backward_runs, forward_runs
 from sklseq.inference.kernels._sparse_entries cimport ListedEntries, number_of
 from sklseq.objectives.likelihood.sparse_lattice cimport (
@@ -109,6 +109,8 @@ cdef inline RowEntries row_entries_of(state, Py_ssize_t L, Py_ssize_t width) exc
     cdef double[:, :, ::1] matrices
     cdef Py_ssize_t k
     q.links.indptr, q.n = NULL, 0
+    q.E.start = q.Et.start = NULL
+    q.Et.pairs = NULL
     if state.links is None:
         return q
     rows, support, place, start, labels, numbers, matrices = state.links
@@ -269,22 +271,25 @@ cdef inline double entry_factors(Lattice* q, double temper, double top) noexcept
     return least
 
 
-cdef inline void backward_entries(lanes* tag, Lattice* q, Py_ssize_t T) noexcept nogil:
+cdef inline void backward_pairs(lanes* tag, Lattice* q, Py_ssize_t T) noexcept nogil:
     # Compute mu, pair_mu summed over rows, and `expected` of entries.
     cdef Py_ssize_t i, j, k, W = q.rows.width, L = q.rows.L
     cdef RowEntries* e = &q.entries
+    for k in range(L * W):
+        q.pair_mu[k] = 0
     for k in range(e.n):
         e.expected[k] = 0
-    for k in range(W * W):
+    for k in range(W * W if e.Et.pairs != NULL else 0):
         e.Et.pairs[k] = 0
     backward_runs(
         tag, &e.Et, <const double*> q.alpha, <const double*> q.inverse_c, q.e, q.mu, q.products,
         q.pair_mu, 1, T, L, W
     )
-    for i in range(L):
+    for k in range(L * W):
+        q.pair_mu[k] *= q.E[k]
+    for i in range(L if e.Et.pairs != NULL else 0):
         for j in range(L):
-            k = i * W + j
-            q.pair_mu[k] = q.pair_mu[k] * q.E[k] + e.Et.pairs[j * W + i]
+            q.pair_mu[i * W + j] += e.Et.pairs[j * W + i]
 
 
 cdef inline double pair_factors(
@@ -324,7 +329,7 @@ cdef inline double expectations(
 ) noexcept nogil:
     # mu and pair_mu of the scores temper * theta and temper * pair_theta. Returns log Z, or NaN if
     # scores differ too much for scaled arithmetic.
-    cdef Py_ssize_t k, W = q.rows.width, L = q.rows.L
+    cdef Py_ssize_t W = q.rows.width, L = q.rows.L
     cdef bint check
     cdef double log_z = node_factors(q, theta, temper, T)
     log_z += (T - 1) * pair_factors(q, pair_theta, temper, &check)
@@ -335,24 +340,10 @@ cdef inline double expectations(
             &q.listed, q.mu, q.e, q.alpha, q.inverse_c, T, W, check,
             &q.entries.listed if q.entries.n else NULL
         )
-    if q.entries.links.indptr != NULL:
-        log_z += forward_runs(
-            tag, <const double*> q.mu if check else NULL, <const double*> q.e, &q.entries.E,
-            q.alpha, q.inverse_c, <double*> NULL, True, T, L, W
-        )
-    else:
-        log_z += forward(
-            tag, q.mu if check else <double*> NULL, q.e, q.E, q.alpha, q.inverse_c, <double*> NULL,
-            True, T, L, W, W
-        )
-    if log_z != log_z:
-        return log_z
-    for k in range(L * W):
-        q.pair_mu[k] = 0
-    if q.entries.links.indptr != NULL:
-        backward_entries(tag, q, T)
-        return log_z
-    backward(tag, q.Et, q.alpha, q.inverse_c, q.e, q.mu, q.products, q.pair_mu, 1, T, L, W)
-    for k in range(L * W):
-        q.pair_mu[k] *= q.E[k]
+    log_z += forward_runs(
+        tag, <const double*> q.mu if check else NULL, <const double*> q.e, &q.entries.E, q.alpha,
+        q.inverse_c, <double*> NULL, True, T, L, W
+    )
+    if log_z == log_z:
+        backward_pairs(tag, q, T)
     return log_z
