@@ -93,6 +93,7 @@ def test_a_path_on_many_rows_is_solved_by_adagrad_and_lbfgs_with_its_scale(monke
     X, y = sentences(40, dense=False)
     for name in ("SOME_ROWS", "MANY_ROWS"):
         monkeypatch.setattr(crf_problem, name, 10)
+    monkeypatch.setattr("sklseq.estimators.crf.crf_path.MANY_ROWS", 10)
     search = CRFTaggerCV(l2s=[0.1, 1.0, 10.0], cv=2, tol=1e-10, verbose=1, refit=False).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
     solvers = [line.split("'")[1] for line in lines if line.startswith("[CRFTagger] solver")]
