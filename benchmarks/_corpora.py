@@ -13,15 +13,15 @@ from sklseq.features import TokenFeatures, WindowFeatures
 CORPORA = ["ocr-letters", "conll2002", "ud-english-ewt", "ncbi-disease", "protein-cb513"]
 
 
-def sentences(path, columns=("w",), label=-1, encoding="utf-8"):
+def sentences(path, columns=("w",), label=-1):
     """The first columns of each sentence by name, and labels."""
-    X, y = read_conll(path, label=label, encoding=encoding)
+    X, y = read_conll(path, label=label)
     return [dict(zip(columns, x.values())) for x in X], y
 
 
-def words(path, label=-1, encoding="utf-8"):
+def words(path, label=-1):
     """Window features of the first column, and labels."""
-    X, y = sentences(path, label=label, encoding=encoding)
+    X, y = sentences(path, label=label)
     features = WindowFeatures(TokenFeatures(columns="w", suffixes=3, prefixes=3), before=1, after=1)
     return features.fit_transform(X), y
 
@@ -70,7 +70,7 @@ def residues(path):
 READERS = {  # file to train on, and what reads it
     "ocr-letters": ("folds1-9.tsv.gz", letters),
     "conll2000": ("train.txt.gz", words),
-    "conll2002": ("esp.train.gz", partial(words, encoding="latin-1")),
+    "conll2002": ("esp.train.gz", words),
     "ud-english-ewt": ("train.tsv.gz", partial(words, label=1)),
     "ptb-wsj-sample": ("train.tsv.gz", partial(words, label=1)),
     "ncbi-disease": ("train.tsv.gz", words),

@@ -55,9 +55,9 @@ class Task(NamedTuple):
     y_test: list
 
 
-def words(train, test, label=-1, columns=("w",), encoding="utf-8"):
+def words(train, test, label=-1, columns=("w",)):
     def read(path):
-        raw, y = sentences(path, columns, label, encoding)
+        raw, y = sentences(path, columns, label)
         return raw, [tutorial_items(x["w"], x.get("pos")) for x in raw], y
 
     return lambda there: Task(*read(there / train), *read(there / test))
@@ -97,7 +97,7 @@ def protein(there, reach=7):
 
 CORPORA = {
     "conll2000": words("train.txt.gz", "test.txt.gz", columns=("w", "pos")),
-    "conll2002": words("esp.train.gz", "esp.testb.gz", columns=("w", "pos"), encoding="latin-1"),
+    "conll2002": words("esp.train.gz", "esp.testb.gz", columns=("w", "pos")),
     "ud-english-ewt": words("train.tsv.gz", "test.tsv.gz", label=2),
     "ncbi-disease": words("train.tsv.gz", "test.tsv.gz"),
     "ocr-letters": letters,

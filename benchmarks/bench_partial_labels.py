@@ -62,15 +62,15 @@ N_TEST, DRAWS = 600, 3
 WEIGHTS = 0.5, 0.05  # of sentences with unknown labels beside their runs of labelled rows
 CONSTRAINED = "proportions", "50 columns", "off by a third"
 CORPORA = {
-    "conll2000": ("train.txt.gz", "test.txt.gz", "utf-8"),
-    "conll2002": ("esp.train.gz", "esp.testa.gz", "latin-1"),
-    "ncbi-disease": ("train.tsv.gz", "test.tsv.gz", "utf-8"),
+    "conll2000": ("train.txt.gz", "test.txt.gz"),
+    "conll2002": ("esp.train.gz", "esp.testa.gz"),
+    "ncbi-disease": ("train.tsv.gz", "test.tsv.gz"),
 }
 
 
-def longer_sentences(path, encoding):
+def longer_sentences(path):
     """Sentences of two words or more."""
-    X, y = sentences(path, encoding=encoding)
+    X, y = sentences(path)
     kept = [s for s, labels in enumerate(y) if len(labels) > 1]
     return [X[s] for s in kept], [y[s] for s in kept]
 
@@ -79,12 +79,12 @@ class Task:
     """A corpus: ``n`` sentences, evenly from the training set, and the first of the test set."""
 
     def __init__(self, name, n):
-        train, test, encoding = CORPORA[name]
-        self.name, (X, y) = name, longer_sentences(need(name) / train, encoding)
+        train, test = CORPORA[name]
+        self.name, (X, y) = name, longer_sentences(need(name) / train)
         step = max(1, len(X) // n)
         X, self.y = X[::step][:n], y[::step][:n]
         self.words = [columns["w"] for columns in X]
-        X_test, y_test = longer_sentences(need(name) / test, encoding)
+        X_test, y_test = longer_sentences(need(name) / test)
         test, self.y_test = X_test[:N_TEST], y_test[:N_TEST]
         own = TokenFeatures(columns="w", suffixes=3, prefixes=3)
         features = WindowFeatures(own, before=1, after=1)
