@@ -403,6 +403,12 @@ def test_new_attributes_beyond_the_limit_of_zscore_parts():
         tagger.partial_fit(X, [["x"]])
 
 
+@pytest.mark.parametrize("sequence", ["OO", b"OO", {0: "O", 1: "O"}], ids=repr)
+def test_segments_in_no_list(sequence):
+    with pytest.raises(ValueError, match="Sequence 0 of y must be a list of segments"):
+        SemiCRFSegmenter().fit([np.eye(2)], [sequence])
+
+
 def test_labels_from_a_generator_in_later_parts():
     X, y = [[{"w": "a"}, {"w": "b"}]] * 2, [["x", "y"]] * 2
     tagger = CRFTagger().fit(X, y)
