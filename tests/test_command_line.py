@@ -648,6 +648,8 @@ def test_models_are_written_behind_links_and_read_from_pipes(files, run):
     assert run("train -m to_old --set max_iter=2 words.txt")[0] == 0
     assert (files / "to_old").is_symlink()
     assert run("inspect -m old -n 0")[0] == 0
+    (files / "to_words").symlink_to(files / "words.txt")
+    assert "-m and FILE are the same file" in run("train -m to_words words.txt")[2]
     for model in ("two", "one.sklseq"):
         data = f"{'words' if model == 'one.sklseq' else 'plain'}.txt"
         expected = run(f"tag -m {model} {data}")
