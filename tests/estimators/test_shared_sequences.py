@@ -8,6 +8,7 @@ from scipy import sparse
 from sklseq import CRFTagger, HMSVMTagger
 from sklseq._lib import threads
 from sklseq._lib.threads import Threads
+from sklseq.inference.chain.linear_chain import Workspace
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +57,19 @@ def test_predictions_of_one_model(kind):
             np.testing.assert_allclose(a, b, atol=1e-12)
     for a, b in zip(model.predict(X), paths):
         np.testing.assert_array_equal(a, b)
+
+
+def test_probabilities_of_each_long_sequence_take_all_threads(monkeypatch):
+    X, y = data("dense")
+    model, seen, run = CRFTagger(max_iter=20, n_jobs=2).fit(X, y), [], Workspace.forward_backward
+
+    def forward_backward(work, *args):
+        seen.append(isinstance(work.threads, Threads))
+        return run(work, *args)
+
+    monkeypatch.setattr(Workspace, "forward_backward", forward_backward)
+    model.predict_proba(X)
+    assert sum(seen) == 2
 
 
 def test_partial_labels_and_smoothed_margins():
