@@ -215,7 +215,7 @@ FAULTS = [
     ("features/_columns.py", "and not numbers_only", "", "test_wrong_calls"),
     ("data/ones.py", "return not rows.stores_values or bool((rows.data == 1).all())", "return True", "test_composition"),
     ("data/sequences.py", "None) if made_of_ones(rows) else None", "None)", "test_row_products"),
-    ("data/ones.py", "made.indices, None", "made.indices, factors", "test_row_products"),
+    ("data/ones.py", "self.factors = None  # last", "pass  # last", "test_row_products"),
     ("features/_window_transform.py", "lists.indices + d * self.n_inner_", "lists.indices + self.n_inner_", "test_row_products"),
     ("features/_window_transform.py", "len(columns) + 1 + marks", "len(columns) + marks", "test_row_products"),
     ("objectives/scores/list_sums.py", "max(4 * int(lengths[rows.indices].sum()), SMALL)", "SMALL", "test_row_products"),

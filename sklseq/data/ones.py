@@ -71,6 +71,19 @@ class OnesMatrix(sparse.csr_matrix):
         super().eliminate_zeros()
 
 
+def _computed(name: str, doc: str) -> property:
+    # An array of ``ProductOfOnes``; if one is assigned, the other is computed first.
+    def read(rows: Any) -> np.ndarray:
+        rows._multiply()
+        return rows.__dict__[name]
+
+    def assign(rows: Any, value: np.ndarray) -> None:
+        rows._multiply()
+        rows.__dict__[name] = value
+
+    return property(read, assign, doc=doc)
+
+
 class ProductOfOnes(OnesMatrix):
     """CSR matrix whose row t has the columns of the rows ``A[t]`` of B, for A, B = ``factors``.
 
@@ -86,27 +99,11 @@ class ProductOfOnes(OnesMatrix):
         a, b = ((x.indptr.astype(np.int64), x.indices.astype(np.int32)) for x in factors)
         indices, indptr = _row_join.multiply_ones(*a, *b)
         made = rows_of_ones(indices, indptr, self.shape[1], self.kind)
-        self.indptr, self.indices, self.factors = made.indptr, made.indices, None
+        self.__dict__ |= {"indptr": made.indptr, "indices": made.indices}
+        self.factors = None  # last: another thread may read, too
 
-    @property
-    def indptr(self) -> np.ndarray:
-        """Ends of the rows."""
-        self._multiply()
-        return self.__dict__["indptr"]
-
-    @indptr.setter
-    def indptr(self, ends: np.ndarray) -> None:
-        self.__dict__["indptr"] = ends
-
-    @property
-    def indices(self) -> np.ndarray:
-        """Columns of the entries."""
-        self._multiply()
-        return self.__dict__["indices"]
-
-    @indices.setter
-    def indices(self, columns: np.ndarray) -> None:
-        self.__dict__["indices"] = columns
+    indptr = _computed("indptr", "Ends of the rows.")
+    indices = _computed("indices", "Columns of the entries.")
 
 
 def product_of_ones(a: OnesMatrix, b: OnesMatrix) -> ProductOfOnes:

@@ -614,7 +614,7 @@ def made_of_ones(rows: Any) -> bool:
 
 
 def factors_of(rows: Any) -> tuple | None:
-    """The factors of rows that are a ``ProductOfOnes`` whose entries nobody has read; or None."""
+    """Factors of a ``ProductOfOnes`` whose entries have not been computed; otherwise None."""
     return getattr(rows, "factors", None) if made_of_ones(rows) else None
 
 

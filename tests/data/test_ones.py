@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from sklseq import CRFTagger, Sequences
-from sklseq.data.ones import all_ones
+from sklseq.data.ones import all_ones, product_of_ones, rows_of_ones
 from sklseq.datasets import make_citations
 from sklseq.features import TokenFeatures, WindowFeatures
 
@@ -38,3 +38,12 @@ def test_taggers_predict_without_the_ones(features):
     twice = Sequences(2 * other.rows, rows.offsets)
     for a, b in zip(tagger.predict_proba(twice), tagger.predict_proba(rows)):
         assert_allclose(a, b, rtol=1e-12)
+
+
+def test_columns_assigned_to_a_product_stay():
+    # Before its entries have been computed.
+    a, b = (rows_of_ones(np.array([1, 0, 1]), np.array([0, 1, 3]), 2, float) for _ in "ab")
+    rows = product_of_ones(a, b)
+    assert rows.factors is not None
+    rows.indices = np.zeros(5, dtype=np.int32)
+    np.testing.assert_array_equal(rows.toarray(), [[2, 0], [3, 0]])
